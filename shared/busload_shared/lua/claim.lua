@@ -1,0 +1,46 @@
+-- include: common stamping boarding rows
+-- Decide whether a batch leaves, and claim it in the same step: pop its rows, hold them in flight, lease them.
+-- A batch name that is known returns the same rows again, so that a lost reply loses nothing.
+--
+-- KEYS  1 list  2 retry  3 inflight  4 leases  5 batches  6 stats  7 state prefix  8 result prefix
+--       9 cancel prefix (prefixes of keys whose ids are known only once popped; one slot, by the hash tag)
+-- ARGV  1 now ms or ''  2 batch  3 worker  4 max_batch_size  5 max_wait_ms  6 lease ms  7 '1' to drain
+-- Returns {'wait', now, depth, ms until the oldest is due or ''}
+--         {'claimed', now, depth left, trigger, claimed at, {for each row: index, '' or 'cancelled', element}}
+local q = { list = KEYS[1], retry = KEYS[2], inflight = KEYS[3], stats = KEYS[6],
+  states = KEYS[7], results = KEYS[8], cancels = KEYS[9] }
+local leases, batches = KEYS[4], KEYS[5]
+local now, batch, size, wait = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
+local wrong = wrong_type({ [q.list] = 'list', [q.retry] = 'list', [q.inflight] = 'hash', [leases] = 'zset',
+  [batches] = 'hash', [q.stats] = 'hash' })
+if wrong then return redis.error_reply(wrong) end
+
+local function claimed(trigger, at, rows)
+  return { 'claimed', clock(now), redis.call('LLEN', q.list), trigger, at, rows }
+end
+
+local known = redis.call('HGET', batches, batch)
+if known then
+  local trigger, at = string.match(known, '^%d+ (%S+) (%S+) ')
+  local rows, fields, elements = {}, remaining(q.inflight, batches, batch)
+  for i, element in ipairs(elements) do
+    local _, _, _, _, id = header(element)
+    rows[3 * i - 2], rows[3 * i] = tonumber(string.match(fields[i], '%d+$')), element
+    rows[3 * i - 1] = redis.call('EXISTS', q.cancels .. id) == 1 and 'cancelled' or ''
+  end
+  return claimed(trigger, at, rows)
+end
+
+stamp_new(q.list, q.states, q.results, now)
+local trigger, left = due(q, size, wait, now, ARGV[7] == '1')
+local suspects = redis.call('LLEN', q.retry) > 0
+if suspects and not (trigger and redis.call('HGET', q.stats, 'lane') == 'retry') then trigger = 'retry' end
+if not trigger then return { 'wait', clock(now), redis.call('LLEN', q.list), left } end
+
+local rows = (trigger == 'retry' and board_suspects or board)(q, size, batch, now)
+if suspects then redis.call('HSET', q.stats, 'lane', trigger == 'retry' and 'retry' or 'fresh') end
+if #rows == 0 then return { 'wait', clock(now), redis.call('LLEN', q.list), '0' } end
+local meta = #rows / 3 .. ' ' .. trigger .. ' ' .. clock(now) .. ' ' .. ARGV[3]
+redis.call('HSET', batches, batch, meta, batch .. '#left', #rows / 3)
+redis.call('ZADD', leases, now + tonumber(ARGV[6]), batch)
+return claimed(trigger, clock(now), rows)

@@ -1,0 +1,44 @@
+-- What every script shares: the clock, type checks, and the header that stands before an element's JSON.
+--
+-- An element is `@<arrival ms> <attempts> <lone deaths> <reply> <id> <JSON>`; reply and id may be empty. A raw
+-- LPUSH has no header until it is stamped. In the retry list a group's rows begin with `=<group size> `.
+local WAITING_MS = 604800000 -- a state key of a waiting or running request lives a week
+
+local function now_ms(given)
+  if given ~= '' then return tonumber(given) end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
+end
+
+local function clock(ms) return string.format('%.3f', ms) end
+
+-- Lua has no rollback: every script checks its keys' types before it writes anything.
+local function wrong_type(expected)
+  for key, want in pairs(expected) do
+    local found = redis.call('TYPE', key)
+    if type(found) == 'table' then found = found.ok end
+    if found ~= 'none' and found ~= want then
+      return 'WRONGTYPE ' .. key .. ' is a ' .. found .. ', not a ' .. want .. '; rename or delete it'
+    end
+  end
+end
+
+-- The string at a key; false when there is none, or a key of another type: past the first write nothing may raise.
+local function text_at(key)
+  local found = redis.pcall('GET', key)
+  return type(found) == 'string' and found
+end
+
+local function count(stats, name, by) redis.pcall('HINCRBY', stats, name, by) end
+
+-- arrival, attempts, lone deaths, reply, id, where the JSON begins; nothing for a raw element. Numbers too long to
+-- be ours are a producer's.
+local function header(element)
+  local arrival, attempts, lone, reply, id, from =
+    string.match(string.sub(element, 1, 2048), '^@(%d+%.%d+) (%d+) (%d+) (%S*) (%S*) ()')
+  if arrival and #arrival <= 20 and #attempts <= 9 and #lone <= 9 then return tonumber(arrival), tonumber(attempts), tonumber(lone), reply, id, from end
+end
+
+local function stamped(arrival, attempts, lone, reply, id, payload)
+  return string.format('@%.3f %d %d ', arrival, attempts, lone) .. reply .. ' ' .. id .. ' ' .. payload
+end

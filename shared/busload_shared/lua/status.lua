@@ -1,0 +1,20 @@
+-- include: common states
+-- Tell where requests are, from one moment: no race between several reads.
+--
+-- KEYS  1 list  2 retry  3 inflight, then for each request: result, state
+-- ARGV  none
+-- Returns for each request: 'answered', its Result | 'running', batch | 'waiting', '' | 'expired', '' | 'unknown', ''
+local found = {}
+for i = 4, #KEYS, 2 do
+  local result, state = redis.call('GET', KEYS[i]), redis.call('GET', KEYS[i + 1])
+  local where, detail = held(state, KEYS[1], KEYS[2], KEYS[3]), ''
+  if result then
+    where, detail = 'answered', result
+  elseif where == 'running' then
+    detail = string.match(string.sub(state, 3), '^(.*):')
+  elseif not where then
+    where = state == 'd' and 'expired' or 'unknown'
+  end
+  found[#found + 1], found[#found + 2] = where, detail
+end
+return found

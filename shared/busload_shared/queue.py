@@ -1,0 +1,257 @@
+"""The queue: the only module that speaks to Redis about requests. One method per script, of the same name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from . import scripts
+from .connection import LONGEST_BLOCK_S, is_transient, persist, unavailable
+from .element import Element
+from .keys import Keys
+from .replies import (
+    CancelState,
+    Claim,
+    DeadLetter,
+    Delivery,
+    NotYet,
+    QueueInfo,
+    Reclaimed,
+    RequestStatus,
+    Seat,
+    State,
+    Submitted,
+    WorkerInfo,
+)
+from .result import Result
+
+DEAD_LETTERS_KEPT = 10_000
+"""Older dead letters are dropped; their error results are not."""
+
+
+class Queue:
+    """One queue on one Redis. Times are Unix ms on the Redis clock; `now_ms` is for tests that hold the clock.
+
+    Every method may be repeated after a lost reply, and repeats itself for `patience_s` seconds while Redis is
+    away; then it raises BusloadUnavailable.
+    """
+
+    def __init__(self, redis: Redis, name: str, *, patience_s: float = 5.0) -> None:
+        self.keys = Keys(name)
+        self.redis = redis
+        self.now_ms: float | None = None
+        self._patience_s = patience_s
+        self._scripts = {script: redis.register_script(scripts.source(script)) for script in scripts.names()}
+        self._channels = self.keys.done("").removesuffix("done:")
+        k = self.keys
+        self._claim_keys = [
+            name, k.retry, k.inflight, k.leases, k.batches, k.stats, k.state(""), k.result(""), k.cancel(""),
+        ]  # fmt: skip
+        self._retry_keys = [k.inflight, k.leases, k.batches, k.retry, k.stats, k.state("")]
+
+    async def submit(self, requests: Sequence[tuple[str, bytes]], *, limit: int, reply: str = "") -> Submitted:
+        """Enqueue (id, JSON) pairs whose id is new while fewer than `limit` wait. `reply` names the client's
+        channel for results."""
+        keys = [self.keys.queue, self.keys.retry, self.keys.inflight]
+        args: list[Any] = [self._now(), limit, reply]
+        for request_id, payload in requests:
+            keys += (self.keys.state(request_id), self.keys.result(request_id))
+            args += (request_id, payload)
+        now, depth, states = await self._run("submit", keys, args)
+        return Submitted(float(now), depth, tuple(state.decode() for state in states))
+
+    async def stamp(self) -> bool:
+        """Give raw elements their arrival time; False when Redis has no memory for it."""
+        keys = [self.keys.queue, self.keys.state(""), self.keys.result("")]
+        return bool(await self._run("stamp", keys, [self._now()]))
+
+    async def claim(
+        self,
+        batch: str,
+        *,
+        worker: str,
+        max_batch_size: int,
+        max_wait_ms: float,
+        lease_ms: float,
+        drain: bool = False,
+    ) -> Claim | NotYet:
+        """Claim a batch under the name `batch` if one leaves now. The same name again gives the same rows."""
+        args = [self._now(), batch, worker, max_batch_size, max_wait_ms, lease_ms, int(drain)]
+        outcome, now, depth, *rest = await self._run("claim", self._claim_keys, args)
+        if outcome == b"wait":
+            return NotYet(float(now), depth, float(rest[0]) if rest[0] else None)
+        trigger, claimed, rows = rest
+        seats = tuple(
+            Seat(index, Element.parse(element, latest_ms=float(now)), bool(flag))
+            for index, flag, element in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
+        )
+        return Claim(batch, float(now), float(claimed), depth, trigger.decode(), seats)
+
+    async def renew(self, batches: Sequence[str], *, lease_ms: float) -> list[bool]:
+        """Renew the leases of `batches`; False for each that was lost."""
+        reply = await self._run("renew", [self.keys.leases], [self._now(), lease_ms, *batches])
+        return [bool(renewed) for renewed in reply]
+
+    async def deliver(self, batch: str, rows: Sequence[Delivery], *, ttl_s: float) -> list[bool]:
+        """Write the rows' results. False for each that was refused: it is no longer this batch's to answer."""
+        k = self.keys
+        keys = [k.inflight, k.leases, k.batches, k.stats, k.dead]
+        args: list[Any] = [batch, int(ttl_s * 1000), self._channels, DEAD_LETTERS_KEPT]
+        for row in rows:
+            keys += (k.result(row.id), k.state(row.id))
+            args += row
+        return [bool(written) for written in await self._run("deliver", keys, args)]
+
+    async def reclaim(self, *, at_most: int = 16) -> list[Reclaimed]:
+        """Take back batches whose lease ran out; their rows become suspects to run again."""
+        reply = await self._run("reclaim", self._retry_keys, [self._now(), at_most])
+        taken = zip(reply[::3], reply[1::3], reply[2::3], strict=True)
+        return [Reclaimed(batch.decode(), meta.decode(), rows) for batch, meta, rows in taken]
+
+    async def release(self, batch: str) -> int:
+        """Give up a batch whose engine died: what is left of it becomes suspects. Returns rows put back."""
+        return int(await self._run("release", self._retry_keys, [batch]))
+
+    async def hand_back(self, batch: str) -> int:
+        """Give up a batch on a graceful stop: rows go back in order, with their age. Returns rows put back."""
+        k = self.keys
+        keys = [k.queue, k.retry, k.inflight, k.leases, k.batches, k.state("")]
+        return int(await self._run("hand_back", keys, [batch]))
+
+    async def audit(self, *, grace_ms: float) -> int:
+        """Repair batches without a lease and rows without a batch; they run out after `grace_ms`."""
+        k = self.keys
+        return int(await self._run("audit", [k.inflight, k.leases, k.batches], [self._now(), grace_ms]))
+
+    async def cancel(self, request_id: str, *, result: bytes, ttl_s: float) -> CancelState:
+        """Cancel a request; `result` is the Result to write if it still waits."""
+        k = self.keys
+        keys = [
+            k.result(request_id), k.state(request_id), k.cancel(request_id), k.queue, k.retry, k.inflight, k.stats,
+        ]  # fmt: skip
+        args = [request_id, result, int(ttl_s * 1000), self._channels]
+        return (await self._run("cancel", keys, args)).decode()  # type: ignore[no-any-return]
+
+    async def cancels(self, request_ids: Sequence[str]) -> set[str]:
+        """Which of these running requests somebody asked to cancel."""
+        if not request_ids:
+            return set()
+        marks = await self._persist(lambda: self.redis.mget([self.keys.cancel(i) for i in request_ids]))
+        return {name for name, mark in zip(request_ids, marks, strict=True) if mark}
+
+    async def status(self, request_ids: Sequence[str]) -> list[RequestStatus]:
+        """Where each request is, from one moment."""
+        k = self.keys
+        keys = [k.queue, k.retry, k.inflight]
+        for request_id in request_ids:
+            keys += (k.result(request_id), k.state(request_id))
+        reply = await self._run("status", keys, [])
+        return [_status(*pair) for pair in zip(reply[::2], reply[1::2], strict=True)]
+
+    async def results(self, request_ids: Sequence[str]) -> list[bytes | None]:
+        """The stored results, None where there is none."""
+        if not request_ids:
+            return []
+        keys = [self.keys.result(request_id) for request_id in request_ids]
+        return list(await self._persist(lambda: self.redis.mget(keys)))
+
+    async def heartbeat(self, info: WorkerInfo, *, ttl_s: float) -> float:
+        """Say that this worker lives. Returns the Redis clock."""
+        return await self._heartbeat(info.name, info.model_dump_json(), ttl_s)
+
+    async def farewell(self, worker: str) -> None:
+        """Take this worker off the list."""
+        await self._heartbeat(worker, "", 60.0)
+
+    async def _heartbeat(self, worker: str, record: str, ttl_s: float) -> float:
+        keys = [self.keys.workers, self.keys.worker(worker)]
+        return float(await self._run("heartbeat", keys, [self._now(), worker, record, int(ttl_s * 1000)]))
+
+    async def info(self) -> QueueInfo:
+        """The state of the queue and of its workers."""
+        k = self.keys
+        keys = [k.queue, k.retry, k.inflight, k.leases, k.batches, k.dead, k.workers, k.stats]
+        now, waiting, retry, inflight, leases, dead, *ages, names, counters = await self._run(
+            "queue_info", keys, [self._now()]
+        )
+        old, suspect, claimed = (float(age) if age else None for age in ages)
+        return QueueInfo(
+            queue=k.queue,
+            now_ms=float(now),
+            waiting=waiting,
+            retry=retry,
+            inflight=inflight,
+            leases=leases,
+            dead=dead,
+            oldest_waiting_ms=old,
+            oldest_retry_ms=suspect,
+            oldest_inflight_ms=claimed,
+            workers=await self._workers(names),
+            counters={
+                name.decode(): int(value)
+                for name, value in zip(counters[::2], counters[1::2], strict=True)
+                if value.isdigit()
+            },
+        )
+
+    async def _workers(self, names: Iterable[bytes]) -> tuple[WorkerInfo, ...]:
+        keys = [self.keys.worker(name.decode("utf-8", "replace")) for name in names]
+        records = await self._persist(lambda: self.redis.mget(keys)) if keys else []
+        return tuple(WorkerInfo.model_validate_json(record) for record in records if record)
+
+    async def dead_letters(self, *, start: int = 0, count: int = 100) -> list[DeadLetter]:
+        """Dead letters, newest first."""
+        letters = await self._persist(lambda: self.redis.lrange(self.keys.dead, start, start + count - 1))
+        return [DeadLetter.model_validate_json(letter) for letter in letters]
+
+    async def redrive(self, letter: DeadLetter) -> bool:
+        """Put a dead letter back into the queue; False when somebody else did."""
+        k, name = self.keys, letter.id or ""
+        keys = [k.dead, k.queue, k.result(name), k.state(name)]
+        args = [self._now(), letter.model_dump_json(), name, letter.payload_bytes]
+        return bool(await self._run("redrive", keys, args))
+
+    async def purge_dead(self) -> int:
+        """Drop all dead letters. Their error results stay until they expire. Returns how many went."""
+        count = int(await self._persist(lambda: self.redis.llen(self.keys.dead)))
+        await self._persist(lambda: self.redis.delete(self.keys.dead))
+        return count
+
+    async def wait_for_arrival(self, blocking: Redis, *, timeout_s: float) -> bool:
+        """Block until somebody waits, without changing anything: the oldest moves onto its own place.
+
+        `blocking` is a client of its own. False after `timeout_s` seconds, and at maxmemory, where Redis refuses
+        the move though it changes nothing: then poll.
+        """
+        block_s = min(timeout_s, LONGEST_BLOCK_S)
+        try:
+            found = await blocking.execute_command(  # type: ignore[no-untyped-call]  # blmove() takes whole seconds
+                "BLMOVE", self.keys.queue, self.keys.queue, "RIGHT", "RIGHT", block_s
+            )
+        except RedisError as error:
+            if not is_transient(error):
+                raise unavailable(error) from error
+            return False
+        return found is not None
+
+    def _now(self) -> str | float:
+        return "" if self.now_ms is None else self.now_ms
+
+    async def _run(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        call = self._scripts[script]
+        return await self._persist(lambda: call(keys=keys, args=args))
+
+    async def _persist(self, call: Any) -> Any:
+        return await persist(call, patience_s=self._patience_s)
+
+
+def _status(state: bytes, detail: bytes) -> RequestStatus:
+    name = state.decode()
+    if name == "answered":
+        return RequestStatus("answered", result=Result.model_validate_json(detail))
+    if name == "running":
+        return RequestStatus("running", batch=detail.decode())
+    return RequestStatus(cast(State, name))

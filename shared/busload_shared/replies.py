@@ -1,0 +1,172 @@
+"""What the queue answers: typed, so that no caller picks apart a Redis reply."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from .element import Element
+from .result import ErrorCode, Result, Status, Trigger
+
+SubmitState = Literal["queued", "waiting", "running", "answered", "full"]
+"""`queued`: new, and in the queue now. `waiting`, `running`, `answered`: the id was known, nothing was added.
+`full`: refused."""
+
+State = Literal["unknown", "waiting", "running", "answered", "expired"]
+CancelState = Literal["answered", "cancelled", "running", "unknown"]
+WorkerState = Literal["starting", "ready", "restarting", "draining"]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of each request of one submit, in order; `depth` is the number waiting after it."""
+
+    now_ms: float
+    depth: int
+    states: tuple[SubmitState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One claimed row: its place in the batch, and whether a cancel was found for it."""
+
+    index: int
+    element: Element
+    cancelled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A batch that left: its rows are in flight under this worker's lease. `depth` requests still wait."""
+
+    batch: str
+    now_ms: float
+    claimed_ms: float
+    depth: int
+    trigger: Trigger
+    seats: tuple[Seat, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """No batch leaves now. `due_in_ms` until the oldest has waited long enough, None when nobody waits."""
+
+    now_ms: float
+    depth: int
+    due_in_ms: float | None
+
+
+class Delivery(NamedTuple):
+    """One row's answer on its way to Redis: `position` in its batch; `letter` is the dead letter to leave with it,
+    or empty."""
+
+    position: int
+    id: str
+    status: Status
+    reply: str
+    result: bytes
+    letter: bytes = b""
+
+
+class RequestStatus(NamedTuple):
+    """Where a request is. `result` when answered, `batch` when running."""
+
+    state: State
+    result: Result | None = None
+    batch: str | None = None
+
+
+class Reclaimed(NamedTuple):
+    """A batch taken back from a worker that let its lease run out."""
+
+    batch: str
+    meta: str
+    rows: int
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class WorkerInfo(_Record):
+    """What a worker says of itself with each heartbeat; unknown fields of a newer worker are ignored.
+
+    `rows_per_s` is its recent rate while running; `claimed_ms` the time of its last successful look at the queue.
+    """
+
+    name: str
+    state: WorkerState
+    engine: str = ""
+    model: str = ""
+    version: str = ""
+    pid: int = 0
+    max_batch_size: int = 0
+    max_wait_ms: float = 0
+    batch: str | None = None
+    batch_size: int = 0
+    batches_done: int = 0
+    rows_done: int = 0
+    rows_per_s: float | None = None
+    engine_restarts: int = 0
+    leases_lost: int = 0
+    proofs_broken: int = 0
+    looked_ms: float | None = None
+
+
+class QueueInfo(_Record):
+    """The state of a queue at one moment. Ages are in ms, None where nothing is there to have one."""
+
+    queue: str
+    now_ms: float
+    waiting: int
+    retry: int
+    inflight: int
+    leases: int
+    dead: int
+    oldest_waiting_ms: float | None
+    oldest_retry_ms: float | None
+    oldest_inflight_ms: float | None
+    workers: tuple[WorkerInfo, ...]
+    counters: dict[str, int]
+
+    @property
+    def rows_per_s(self) -> float | None:
+        """What all ready workers do together, requests per second; None while none has told."""
+        rates = [w.rows_per_s for w in self.workers if w.state == "ready" and w.rows_per_s]
+        return sum(rates) if rates else None
+
+    @property
+    def expected_wait_s(self) -> float | None:
+        """Seconds until a request that came now would board, None while no worker has told its rate."""
+        return (self.waiting + self.retry) / self.rows_per_s if self.rows_per_s else None
+
+
+class DeadLetter(_Record):
+    """A request that will not be run again, with the evidence. `payload` is base64 where it is no UTF-8."""
+
+    id: str | None
+    code: ErrorCode
+    message: str
+    at_ms: float
+    enqueued_ms: float
+    attempts: int
+    batch: str
+    worker: str
+    payload: str
+    payload_is_base64: bool = False
+
+    @staticmethod
+    def text_of(payload: bytes) -> tuple[str, bool]:
+        """The payload as JSON text can hold it, and whether that is base64."""
+        try:
+            return payload.decode("utf-8"), False
+        except UnicodeDecodeError:
+            return base64.b64encode(payload).decode("ascii"), True
+
+    @property
+    def payload_bytes(self) -> bytes:
+        """The producer's bytes as they came."""
+        return base64.b64decode(self.payload) if self.payload_is_base64 else self.payload.encode("utf-8")

@@ -1,0 +1,128 @@
+"""The request: what a producer writes. Parsed once, at the door; frozen and trusted after."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+
+from .errors import RequestInvalid
+
+MAX_ID_CHARACTERS = 256
+MAX_PAYLOAD_BYTES = 1_048_576
+"""Largest element a worker parses, in bytes of JSON. A larger one is answered with an error."""
+
+RequestId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS, pattern=r"^[^\s\p{Cc}]+$")]
+"""1 to 256 characters, no white space and no control character: the id ends a Redis key and is read by people."""
+
+Text = Annotated[str, Field(min_length=1)]
+TokenId = Annotated[int, Field(ge=0)]
+StopText = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class Message(BaseModel):
+    """Base of all that crosses the wire: frozen, strict about types, unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ChatMessage(Message):
+    """One turn of a chat. Text only: a part with a URL would make the worker fetch it."""
+
+    role: Annotated[str, Field(min_length=1, max_length=64)]
+    content: str
+    name: Annotated[str, Field(max_length=256)] | None = None
+
+
+class Sampling(Message):
+    """How to sample, under the names vLLM and OpenAI use; the defaults are vLLM's unless noted."""
+
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 256
+    """New tokens at most. vLLM's own default is 16, which cuts nearly every answer."""
+    min_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    temperature: Annotated[float, Field(ge=0, le=100)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Field(ge=-1, le=1_000_000)] = 0
+    """0 and -1 consider all tokens."""
+    min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    stop: Annotated[tuple[StopText, ...], Field(max_length=64)] = ()
+    stop_token_ids: Annotated[tuple[TokenId, ...], Field(max_length=256)] = ()
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] = 1.0
+    n: Annotated[int, Field(ge=1, le=16)] = 1
+    """Samples for one prompt. Each takes a seat's worth of memory in the engine."""
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    ignore_eos: bool = False
+    json_schema: dict[str, JsonValue] | None = None
+    regex: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    choice: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1024)] | None = None
+    grammar: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
+
+    @model_validator(mode="after")
+    def _samples_make_sense(self) -> Self:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens ({self.min_tokens}) is over max_tokens ({self.max_tokens})")
+        if self.n > 1 and self.temperature == 0:
+            raise ValueError("n > 1 needs temperature > 0: greedy samples are all the same")
+        shapes = (self.json_schema, self.regex, self.choice, self.grammar)
+        if sum(shape is not None for shape in shapes) > 1:
+            raise ValueError("give at most one of json_schema, regex, choice, grammar")
+        return self
+
+
+class Request(Sampling):
+    """One request. Exactly one of `prompt`, `prompt_token_ids` and `messages` is given.
+
+    `deadline` is Unix time in seconds, `ttl_s` seconds from arrival; at most one of them. Past it the
+    request is not run and its result is `expired`. `route` is a free label under which output lengths are
+    learned. `metadata` is handed back in the result untouched. `created_at` is information, never a trigger.
+    """
+
+    v: Literal[1] = 1
+    id: RequestId
+    prompt: Text | None = None
+    prompt_token_ids: Annotated[tuple[TokenId, ...], Field(min_length=1, max_length=1_000_000)] | None = None
+    messages: Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=4096)] | None = None
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    """Higher is sooner; carried through, and used where the worker's order allows."""
+    deadline: Annotated[float, Field(gt=0)] | None = None
+    ttl_s: Annotated[float, Field(gt=0, le=31_536_000)] | None = None
+    route: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    return_token_ids: bool = False
+    created_at: float | None = None
+    metadata: dict[str, JsonValue] | None = None
+
+    @model_validator(mode="after")
+    def _one_prompt_one_deadline(self) -> Self:
+        prompts = (self.prompt, self.prompt_token_ids, self.messages)
+        if sum(prompt is not None for prompt in prompts) != 1:
+            raise ValueError("give exactly one of prompt, prompt_token_ids, messages")
+        if self.deadline is not None and self.ttl_s is not None:
+            raise ValueError("give deadline or ttl_s, not both")
+        return self
+
+    def expires_at_ms(self, arrival_ms: float) -> float | None:
+        """When this request is no longer worth running: Unix ms on the Redis clock, None for never."""
+        if self.deadline is not None:
+            return self.deadline * 1000
+        return None if self.ttl_s is None else arrival_ms + self.ttl_s * 1000
+
+
+def parse_request(payload: bytes) -> Request:
+    """Read one request from JSON. Raises RequestInvalid with a reason that names the field."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise RequestInvalid(f"the request is {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES}")
+    try:
+        return Request.model_validate_json(payload)
+    except ValidationError as error:
+        raise RequestInvalid(reason(error)) from None
+
+
+def reason(error: ValidationError) -> str:
+    """Say in one line what is wrong and where, without repeating the producer's text."""
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    lines = [f"{'.'.join(map(str, p['loc'])) or 'request'}: {p['msg']}" for p in problems[:5]]
+    more = len(problems) - len(lines)
+    return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,106 @@
+"""`busload-worker`: reads the settings, checks Redis, runs one worker, and ends with a code that says why.
+
+0    drained, or nothing left to do
+1    an error nobody foresaw; the log has it
+2    a setting is wrong
+3    Redis cannot be reached, or is not fit
+4    the engine cannot start: model, memory or options
+130  stopped at once by a second SIGINT or SIGTERM
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from busload_shared.connection import open_redis, without_secrets
+from busload_shared.errors import BusloadUnavailable, EngineError, RedisUnfit, SettingsInvalid
+from busload_shared.queue import Queue
+
+from .engine_keeper import make_engine
+from .logs import configure_logs, fields
+from .settings import Settings, load_settings
+from .startup import check_redis
+from .worker import Worker
+
+DRAINED, UNFORESEEN, WRONG_SETTING, REDIS_UNFIT, ENGINE_UNFIT, ABORTED = 0, 1, 2, 3, 4, 130
+
+WORKER_PATIENCE_S = 2.0
+"""How long one operation is repeated while Redis is away, before the worker says so."""
+
+logger = logging.getLogger("busload.worker")
+
+
+async def serve(settings: Settings) -> int:
+    """Run one worker until it is stopped. Returns the exit code of a stop; failures are raised."""
+    url = settings.redis_url.get_secret_value()
+    logger.info("starting", extra=fields(redis=without_secrets(url), queue=settings.queue, engine=settings.engine))
+    redis, blocking = open_redis(url), open_redis(url)
+    try:
+        uptime_s = await check_redis(redis)
+        worker = Worker(
+            Queue(redis, settings.queue, patience_s=WORKER_PATIENCE_S),
+            blocking,
+            make_engine(settings),
+            settings,
+            quiet_s=max(0.0, settings.lease_s - uptime_s),
+        )
+        signals = _Signals(worker)
+        await worker.run()
+        return ABORTED if signals.count > 1 else DRAINED
+    finally:
+        await redis.aclose()
+        await blocking.aclose()
+
+
+class _Signals:
+    """The first SIGTERM or SIGINT drains, the second aborts."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.count = 0
+        self._worker = worker
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, self._received)
+
+    def _received(self) -> None:
+        self.count += 1
+        if self.count == 1:
+            self._worker.stop()
+        else:
+            logger.warning("second signal: stopping at once")
+            self._worker.abort()
+
+
+def main() -> None:
+    """The `busload-worker` command."""
+    try:
+        settings = load_settings(sys.argv[1:])
+    except SettingsInvalid as error:
+        print(f"busload-worker: wrong setting\n{error}", file=sys.stderr)
+        sys.exit(WRONG_SETTING)
+    configure_logs(settings.log_format, settings.log_level)
+    sys.exit(_code(settings))
+
+
+def _code(settings: Settings) -> int:
+    try:
+        return asyncio.run(serve(settings))
+    except SettingsInvalid as error:
+        logger.error("wrong setting: %s", error)
+        return WRONG_SETTING
+    except (BusloadUnavailable, RedisUnfit) as error:
+        logger.error("cannot start: %s", error)
+        return REDIS_UNFIT
+    except EngineError as error:
+        logger.error("the engine cannot start: %s", error)
+        return ENGINE_UNFIT
+    except Exception:
+        logger.exception("ended by an error nobody foresaw: please report it")
+        return UNFORESEEN
+
+
+if __name__ == "__main__":
+    main()

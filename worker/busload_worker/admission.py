@@ -1,0 +1,79 @@
+"""Checks each row of a claim alone, before the engine sees any: one bad row costs its neighbours nothing. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pydantic_core import from_json
+
+from busload_shared.errors import RequestInvalid
+from busload_shared.replies import Delivery, Seat
+from busload_shared.request import Request, parse_request
+from busload_shared.result import ResultError
+
+from .answers import POISON_LONE_DEATHS, Ride, dead_letter, delivery, unrun
+from .engines.protocol import EngineRow
+
+
+@dataclass(slots=True)
+class Admission:
+    """The rows that board, by their index in the claim, and the answers to those that do not."""
+
+    rows: list[EngineRow] = field(default_factory=list)
+    seats: dict[int, tuple[Seat, Request]] = field(default_factory=dict)
+    answers: list[Delivery] = field(default_factory=list)
+
+
+def admit(ride: Ride, now_ms: float) -> Admission:
+    """Sort a claim's seats into those that run and those that are answered unrun. `now_ms` on the Redis clock."""
+    admission = Admission()
+    for seat in ride.claim.seats:
+        looked = _look_at(seat, now_ms)
+        if isinstance(looked, Request):
+            # the request was validated a moment ago: no second look at it on the hot path
+            admission.rows.append(EngineRow.model_construct(index=seat.index, request=looked))
+            admission.seats[seat.index] = (seat, looked)
+        else:
+            admission.answers.append(_turn_away(ride, seat, *looked, now_ms=now_ms))
+    return admission
+
+
+def _look_at(seat: Seat, now_ms: float) -> Request | tuple[Request | None, ResultError]:
+    """The request if it may run; else what could be read of it, and why it may not."""
+    element = seat.element
+    try:
+        request = parse_request(element.payload)
+    except RequestInvalid as error:
+        return None, ResultError(code="invalid_request", message=str(error))
+    if element.id and element.id != request.id:
+        wrong = "the element's header names another id than its JSON"
+        return request, ResultError(code="invalid_request", message=wrong)
+    if seat.cancelled:
+        return request, ResultError(code="cancelled", message="cancelled before it ran")
+    expires = request.expires_at_ms(element.arrival_ms)
+    if expires is not None and expires <= now_ms:
+        late = f"its deadline passed {now_ms - expires:.0f} ms before a batch took it"
+        return request, ResultError(code="expired", message=late)
+    if element.lone_deaths >= POISON_LONE_DEATHS:
+        deaths = f"the engine died {element.lone_deaths} times while it ran alone"
+        return request, ResultError(code="poison", message=deaths)
+    return request
+
+
+def _turn_away(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *, now_ms: float) -> Delivery:
+    result = unrun(ride, seat, request, error, now_ms=now_ms)
+    if request is None and not result.id:
+        result = result.model_copy(update={"id": readable_id(seat.element.payload)})
+    evidence = dead_letter(ride, seat, result, now_ms) if error.code in ("invalid_request", "poison") else b""
+    return delivery(seat, result, evidence)
+
+
+def readable_id(payload: bytes) -> str:
+    """The id of a request that breaks the contract otherwise, so that its error has an address; else empty."""
+    try:
+        body = from_json(payload)
+    except ValueError:
+        return ""
+    name = body.get("id") if isinstance(body, dict) else None
+    fits = isinstance(name, str) and 0 < len(name) <= 256 and not any(c.isspace() or c < " " for c in name)
+    return name if fits and isinstance(name, str) else ""

@@ -1,0 +1,114 @@
+"""From what happened to a row to the Result its reader sees. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from busload_shared.replies import Claim, DeadLetter, Delivery, Seat
+from busload_shared.request import Request
+from busload_shared.result import BatchInfo, ErrorCode, Result, ResultError, Status, Timing
+
+from .engines.protocol import BatchStarted, RowDone
+
+POISON_LONE_DEATHS = 2
+"""A request is convicted when it died alone this often: once may be the machine's fault."""
+
+
+@dataclass(slots=True)
+class Ride:
+    """What all rows of one running batch share. Times are Unix ms on the Redis clock."""
+
+    claim: Claim
+    worker: str
+    size: int
+    started_ms: float = 0.0
+    tokens: int = 0
+
+    def begin(self, event: BatchStarted, now_ms: float) -> None:
+        """The engine has taken all good rows in."""
+        self.started_ms, self.tokens = now_ms, event.tokens
+
+    def info(self, position: int) -> BatchInfo:
+        """The batch, as the row at `position` reports it."""
+        claim = self.claim
+        return BatchInfo(id=claim.batch, size=self.size, position=position, trigger=claim.trigger, tokens=self.tokens)
+
+
+def succeeded(ride: Ride, seat: Seat, request: Request, row: RowDone, *, held_ms: float = 0.0) -> Result:
+    """The answer to a row that ran to its end."""
+    arrival = _arrival(ride, seat)
+    return Result(
+        id=request.id,
+        status="succeeded",
+        outputs=row.outputs,
+        usage=row.usage,
+        batch=ride.info(seat.index),
+        timing=Timing(
+            enqueued_ms=arrival,
+            claimed_ms=ride.claim.claimed_ms,
+            started_ms=ride.started_ms,
+            finished_ms=ride.started_ms + row.ran_ms,
+            waited_ms=ride.started_ms - arrival,
+            run_ms=row.ran_ms,
+            held_ms=held_ms,
+            proof=row.proof,
+        ),
+        worker=ride.worker,
+        attempts=seat.element.attempts + 1,
+        metadata=request.metadata,
+    )
+
+
+def unrun(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *, now_ms: float) -> Result:
+    """The answer to a row that was not run, or not to its end."""
+    statuses: dict[ErrorCode, Status] = {"cancelled": "cancelled", "expired": "expired"}
+    arrival = _arrival(ride, seat)
+    return Result(
+        id=request.id if request else seat.element.id,
+        status=statuses.get(error.code, "failed"),
+        error=error,
+        batch=ride.info(seat.index),
+        timing=Timing(
+            enqueued_ms=arrival,
+            claimed_ms=ride.claim.claimed_ms,
+            finished_ms=now_ms,
+            waited_ms=now_ms - arrival,
+        ),
+        worker=ride.worker,
+        attempts=seat.element.attempts,
+        metadata=request.metadata if request else None,
+    )
+
+
+def delivery(seat: Seat, result: Result, letter: bytes = b"") -> Delivery:
+    """A result on its way to Redis. A row whose id could not be read leaves only its dead letter."""
+    body = result.model_dump_json(exclude_none=True).encode()
+    return Delivery(seat.index, result.id, result.status, seat.element.reply, body, letter)
+
+
+def dead_letter(ride: Ride, seat: Seat, result: Result, now_ms: float) -> bytes:
+    """The evidence that stays when a request will not be run again."""
+    assert result.error is not None
+    payload, is_base64 = DeadLetter.text_of(seat.element.payload)
+    return (
+        DeadLetter(
+            id=result.id or None,
+            code=result.error.code,
+            message=result.error.message,
+            at_ms=now_ms,
+            enqueued_ms=_arrival(ride, seat),
+            attempts=seat.element.attempts,
+            batch=ride.claim.batch,
+            worker=ride.worker,
+            payload=payload,
+            payload_is_base64=is_base64,
+        )
+        .model_dump_json()
+        .encode()
+    )
+
+
+def _arrival(ride: Ride, seat: Seat) -> float:
+    """A header that a producer forged cannot be younger than its claim, nor older than anything: 0 means unknown."""
+    arrival = seat.element.arrival_ms
+    return min(arrival, ride.claim.claimed_ms) if arrival > 0 else ride.claim.claimed_ms

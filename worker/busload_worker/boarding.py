@@ -1,0 +1,107 @@
+"""Waits for the next batch: sleeps while nobody waits, looks now and then while it fills, claims it when it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+from collections.abc import Awaitable
+
+from redis.asyncio import Redis
+
+from busload_shared.connection import LONGEST_BLOCK_S
+from busload_shared.errors import BusloadUnavailable
+from busload_shared.queue import Queue
+from busload_shared.replies import Claim, NotYet
+
+from .logs import fields
+from .policy import pause_ms
+from .settings import Settings
+from .vitals import Vitals
+
+logger = logging.getLogger("busload.boarding")
+
+POLL_S = 0.02
+"""Between looks where Redis cannot block for us: at maxmemory it refuses the blocking peek."""
+
+
+class Boarding:
+    """Claims batches for one worker. `blocking` is a Redis client of its own, for the blocking peek."""
+
+    def __init__(self, queue: Queue, blocking: Redis, settings: Settings, vitals: Vitals) -> None:
+        self._queue = queue
+        self._blocking = blocking
+        self._settings = settings
+        self._vitals = vitals
+
+    async def next_claim(self, stop: asyncio.Event) -> Claim | None:
+        """The next batch, or None once `stop` is set; what was claimed by then is handed back in order."""
+        batch = secrets.token_hex(8)
+        before: NotYet | None = None
+        while not stop.is_set():
+            look = await self._look(batch, stop)
+            if isinstance(look, Claim):
+                return look
+            if look is not None:
+                await self._wait_for_more(look, before, stop)
+            before = look
+        await self._hand_back(batch)
+        return None
+
+    async def _look(self, batch: str, stop: asyncio.Event) -> Claim | NotYet | None:
+        """One look; None when Redis is away. The name `batch` stays the same until a claim's reply has come: a
+        claim whose reply was lost is found again under it."""
+        s = self._settings
+        try:
+            look = await self._queue.claim(
+                batch,
+                worker=s.worker_name,
+                max_batch_size=s.max_batch_size,
+                max_wait_ms=s.max_wait_ms,
+                lease_ms=s.lease_s * 1000,
+            )
+        except BusloadUnavailable as error:
+            logger.error("cannot claim: %s", error, extra=fields(queue=s.queue))
+            await _first(stop.wait(), asyncio.sleep(random.uniform(0.5, 1.0)))
+            return None
+        self._vitals.looked_ms = look.now_ms
+        return look
+
+    async def _wait_for_more(self, look: NotYet, before: NotYet | None, stop: asyncio.Event) -> None:
+        if look.depth == 0:
+            await self._wait_for_first(stop)
+            return
+        s = self._settings
+        pause = pause_ms(look, before, max_batch_size=s.max_batch_size, max_wait_ms=s.max_wait_ms)
+        await asyncio.sleep(pause / 1000) if pause <= 100 else await _first(stop.wait(), asyncio.sleep(pause / 1000))
+
+    async def _wait_for_first(self, stop: asyncio.Event) -> None:
+        try:
+            peek = self._queue.wait_for_arrival(self._blocking, timeout_s=LONGEST_BLOCK_S / 2)
+            began = asyncio.get_running_loop().time()
+            found = await _first(stop.wait(), peek)
+            refused = not found and asyncio.get_running_loop().time() - began < POLL_S
+        except BusloadUnavailable:
+            refused = True
+        if refused:
+            await asyncio.sleep(POLL_S)
+
+    async def _hand_back(self, batch: str) -> None:
+        with contextlib.suppress(BusloadUnavailable):
+            rows = await self._queue.hand_back(batch)
+            if rows:
+                logger.info("handed back a claim whose reply was lost", extra=fields(batch=batch, rows=rows))
+
+
+async def _first(*waits: Awaitable[object]) -> object:
+    """The result of whichever ends first; the others are cancelled. Errors of the first are raised."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(iter(done)).result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,105 @@
+"""Keeps one engine up: chooses it, starts it, starts it again after a death."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from busload_shared.errors import EngineError, SettingsInvalid
+
+from .engines.fake_engine import FakeEngine
+from .engines.fake_model import FakeCurve
+from .engines.host import EngineHost
+from .engines.protocol import Engine
+from .logs import fields
+from .policy import backoff_s
+from .settings import Settings
+from .vitals import Vitals
+
+logger = logging.getLogger("busload.engine")
+
+
+def make_engine(settings: Settings) -> Engine:
+    """The engine that the settings name, not yet started. Raises SettingsInvalid for a combination that cannot be.
+
+    Every engine runs in a process of its own; the fake may also run inline, where only speed is measured.
+    """
+    s = settings
+    if s.engine == "fake":
+        curve = FakeCurve(
+            overhead_ms=s.fake_overhead_ms,
+            per_request_ms=s.fake_per_request_ms,
+            per_token_ms=s.fake_per_token_ms,
+        )
+        if s.engine_host != "process":
+            return FakeEngine(curve)
+        return EngineHost("fake", curve, start_timeout_s=s.engine_start_s, hang_s=s.engine_hang_s)
+    if s.engine_host == "inline":
+        raise SettingsInvalid("BUSLOAD_ENGINE_HOST=inline is for the fake engine only; write auto")
+    return EngineHost(s.engine, _config(s), start_timeout_s=s.engine_start_s, hang_s=s.engine_hang_s)
+
+
+def _config(settings: Settings) -> str:
+    """What the engine's core is told: model, max_batch_size and vLLM's own options."""
+    if settings.engine == "vllm" and not settings.model:
+        raise SettingsInvalid("BUSLOAD_MODEL is not set: write the model's folder or name, or BUSLOAD_ENGINE=fake")
+    from .engines.vllm_config import VllmConfig
+
+    return VllmConfig(
+        model=settings.model, max_batch_size=settings.max_batch_size, options=settings.vllm
+    ).model_dump_json()
+
+
+class EngineKeeper:
+    """Brings the engine up and says so in the vitals. The first start may fail for good; later ones are repeated,
+    1, 2, 4, … 30 seconds apart, while the worker claims nothing."""
+
+    def __init__(self, engine: Engine, vitals: Vitals) -> None:
+        self.engine = engine
+        self._vitals = vitals
+        self._deaths = 0
+        self._up = False
+
+    async def first_start(self) -> None:
+        """Start. Raises EngineStartFailed: the settings or the model are wrong, and no repeat will help."""
+        self._vitals.engine = await self.engine.start()
+        self._rise()
+
+    async def ensure_up(self, stop: asyncio.Event) -> None:
+        """Return once the engine runs, or `stop` is set."""
+        while not self._up and not stop.is_set():
+            pause = backoff_s(self._deaths)
+            logger.warning("engine starts again in %.0f s", pause, extra=fields(deaths=self._deaths))
+            await _sleep_unless(stop, pause)
+            if stop.is_set():
+                return
+            try:
+                self._vitals.engine = await self.engine.start()
+            except EngineError as error:
+                self._deaths += 1
+                logger.error("engine does not start: %s", error)
+            else:
+                self._vitals.engine_restarts += 1
+                self._rise()
+
+    def died(self) -> None:
+        """The engine's process is gone."""
+        self._up = False
+        self._deaths += 1
+        self._vitals.state = "restarting"
+
+    def survived(self) -> None:
+        """A batch ran to its end: the next death counts as the first."""
+        self._deaths = 0
+
+    def _rise(self) -> None:
+        self._up = True
+        if self._vitals.state != "draining":
+            self._vitals.state = "ready"
+
+
+async def _sleep_unless(stop: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(stop.wait(), seconds)
+    except TimeoutError:
+        return

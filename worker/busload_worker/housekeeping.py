@@ -1,0 +1,105 @@
+"""What every worker does for the queue besides running batches: any worker can do it, none has to be elected."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from busload_shared.errors import BusloadUnavailable
+from busload_shared.queue import Queue
+
+from .logs import fields
+from .settings import Settings
+from .vitals import Vitals
+
+logger = logging.getLogger("busload.housekeeping")
+
+TICK_S = 0.5
+AUDIT_EVERY_S = 10.0
+RECORD_TTL_S = 15.0
+"""A worker that said nothing for this long is off the list; its batches' leases run out by themselves."""
+
+
+class Housekeeper:
+    """Every half second: says that this worker lives, stamps raw elements, takes back lapsed batches.
+
+    After an outage it takes nothing back for one lease: the others could not renew either, and are not dead.
+    `quiet_s` puts the first reclaim off likewise, for a Redis that has only just come up. `cancels` is called at
+    each tick to look for cancels of running rows.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        settings: Settings,
+        vitals: Vitals,
+        *,
+        quiet_s: float,
+        cancels: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._queue = queue
+        self._settings = settings
+        self._vitals = vitals
+        self._cancels = cancels
+        self._reclaim_from = time.monotonic() + quiet_s
+        self._audit_at = time.monotonic() + AUDIT_EVERY_S
+        self._blind = False
+
+    async def run(self) -> None:
+        """Tick until cancelled."""
+        while True:
+            await self.tick()
+            await asyncio.sleep(TICK_S)
+
+    async def tick(self) -> None:
+        """One round. A Redis that is away is logged once, and asked again at the next tick."""
+        try:
+            await self._queue.heartbeat(self._vitals.record(self._settings, pid=os.getpid()), ttl_s=RECORD_TTL_S)
+            if self._blind:
+                self._sighted()
+            await self._queue.stamp()
+            await self._take_back()
+            await self._cancels()
+            await self._audit()
+        except BusloadUnavailable as error:
+            if not self._blind:
+                logger.error("Redis is away: %s", error)
+            self._blind = True
+        self._show_ready()
+
+    def _sighted(self) -> None:
+        self._blind = False
+        self._reclaim_from = time.monotonic() + self._settings.lease_s
+        logger.info("Redis is back; lapsed batches are left alone for one lease")
+
+    async def _take_back(self) -> None:
+        if time.monotonic() < self._reclaim_from:
+            return
+        for taken in await self._queue.reclaim():
+            logger.warning(
+                "took back a batch whose worker fell silent",
+                extra=fields(batch=taken.batch, claim=taken.meta, rows=taken.rows),
+            )
+
+    async def _audit(self) -> None:
+        if time.monotonic() < self._audit_at:
+            return
+        self._audit_at = time.monotonic() + AUDIT_EVERY_S
+        repaired = await self._queue.audit(grace_ms=self._settings.lease_s * 1000)
+        if repaired:
+            logger.warning("repaired batches without a lease or without a record", extra=fields(count=repaired))
+
+    def _show_ready(self) -> None:
+        """Keep the ready file true: there only while this worker can take a batch or runs one."""
+        if not self._settings.ready_file:
+            return
+        path = Path(self._settings.ready_file)
+        ready = self._vitals.state == "ready" and self._vitals.looked_ms is not None and not self._blind
+        if ready and not path.exists():
+            path.write_text(f"{os.getpid()}\n", encoding="ascii")
+        elif not ready:
+            path.unlink(missing_ok=True)

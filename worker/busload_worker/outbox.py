@@ -1,0 +1,75 @@
+"""Carries a batch's answers to Redis, in chunks, while the batch still runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from busload_shared.errors import BusloadUnavailable
+from busload_shared.queue import Queue
+from busload_shared.replies import Delivery
+
+from .logs import fields
+
+logger = logging.getLogger("busload.outbox")
+
+CHUNK = 64
+"""Most rows of one call: it keeps Redis busy for well under a millisecond."""
+
+AGAIN_S = 0.5
+
+
+class Outbox:
+    """The answers of one batch. An answer is kept and tried again until Redis takes or refuses it, so that an
+    outage costs time, not work; after a lapsed lease Redis refuses, and the batch's next holder answers."""
+
+    def __init__(self, queue: Queue, batch: str, *, ttl_s: float) -> None:
+        self._queue = queue
+        self._batch = batch
+        self._ttl_s = ttl_s
+        self._waiting: list[Delivery] = []
+        self._pump: asyncio.Task[None] | None = None
+        self.refused = 0
+
+    def post(self, answers: Sequence[Delivery]) -> None:
+        """Take answers; they leave at the end of this turn of the event loop."""
+        self._waiting += answers
+        if self._waiting and (self._pump is None or self._pump.done()):
+            self._pump = asyncio.create_task(self._send_all())
+
+    async def flushed(self) -> None:
+        """Wait until every posted answer is in Redis or refused."""
+        if self._pump is not None:
+            await self._pump
+
+    def discard(self) -> None:
+        """Forget what has not left: the batch is somebody else's now, or time is up."""
+        self._waiting.clear()
+        if self._pump is not None:
+            self._pump.cancel()
+
+    async def _send_all(self) -> None:
+        while self._waiting:
+            chunk, self._waiting = self._waiting[:CHUNK], self._waiting[CHUNK:]
+            self._count_refused(await self._send(chunk))
+
+    async def _send(self, chunk: list[Delivery]) -> list[bool]:
+        told = False
+        while True:
+            try:
+                return await self._queue.deliver(self._batch, chunk, ttl_s=self._ttl_s)
+            except BusloadUnavailable as error:
+                if not told:
+                    logger.error("results kept, not delivered: %s", error, extra=fields(batch=self._batch))
+                told = True
+                await asyncio.sleep(AGAIN_S)
+
+    def _count_refused(self, written: list[bool]) -> None:
+        refused = written.count(False)
+        if refused:
+            self.refused += refused
+            logger.warning(
+                "results refused: the lease was lost or the ids were answered before",
+                extra=fields(batch=self._batch, rows=refused),
+            )

@@ -1,0 +1,33 @@
+"""When to look again while a batch fills. Pure: no clock, no I/O; the claim itself is decided inside Redis."""
+
+from __future__ import annotations
+
+from busload_shared.replies import NotYet
+
+LEAST_PAUSE_MS = 0.5
+"""A look costs Redis some tens of microseconds; looking more often than this gains nothing."""
+
+
+def pause_ms(look: NotYet, before: NotYet | None, *, max_batch_size: int, max_wait_ms: float) -> float:
+    """Milliseconds until the next look is worth its cost: the oldest is due, the batch may be full, or an eighth
+    of the wait has passed. `before` is the look before this one, from which the arrival rate is read."""
+    pause = max_wait_ms / 8
+    if look.due_in_ms is not None:
+        pause = min(pause, look.due_in_ms)
+    filling = fill_ms(look, before, max_batch_size=max_batch_size)
+    if filling is not None:
+        pause = min(pause, filling)
+    return max(LEAST_PAUSE_MS, pause)
+
+
+def fill_ms(look: NotYet, before: NotYet | None, *, max_batch_size: int) -> float | None:
+    """Milliseconds until the batch is full at the rate seen between two looks; None when nobody came."""
+    if before is None or look.depth <= before.depth or look.now_ms <= before.now_ms:
+        return None
+    per_ms = (look.depth - before.depth) / (look.now_ms - before.now_ms)
+    return (max_batch_size - look.depth) / per_ms
+
+
+def backoff_s(failures: int, *, longest_s: float = 30.0) -> float:
+    """Seconds before the engine's next start after `failures` deaths in a row: 1, 2, 4, … up to `longest_s`."""
+    return float(min(longest_s, 2.0 ** min(max(0, failures - 1), 16)))

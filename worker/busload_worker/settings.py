@@ -1,0 +1,157 @@
+"""The worker's settings: flags over environment over file over defaults. Read once, by `__main__`."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings.sources import InitSettingsSource
+
+from busload_shared.errors import SettingsInvalid
+from busload_shared.keys import Keys
+
+PREFIX = "BUSLOAD_"
+VLLM_PREFIX = "BUSLOAD_VLLM_"
+
+
+class Settings(BaseSettings):
+    """Every setting of a worker. Each is `BUSLOAD_<NAME>` in the environment and `--<name>` as a flag."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        frozen=True,
+        extra="forbid",
+        cli_prog_name="busload-worker",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+    )
+
+    redis_url: SecretStr = Field(SecretStr("redis://127.0.0.1:6379/0"), description="Redis to work on")
+    queue: str = Field("busload:default", description="list that producers push to")
+    engine: str = Field("vllm", description="vllm, fake, or package.module:Class of your own")
+    model: str = Field("", description="model folder or name, for the vllm engine")
+    max_batch_size: Annotated[int, Field(ge=1, le=1024)] = Field(32, description="most requests in a batch")
+    max_wait_ms: Annotated[float, Field(gt=0, le=600_000)] = Field(
+        50, description="longest the oldest waits for more, ms"
+    )
+    release: Literal["row", "batch"] = Field(
+        "row", description="write each result when its row ends, or all when the batch ends"
+    )
+    lease_s: Annotated[float, Field(ge=0.5, le=3600)] = Field(
+        15, description="a silent worker's batch is taken back after this, s"
+    )
+    max_batch_s: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        600, description="a batch that runs longer is given up, and its engine killed, s"
+    )
+    drain_s: Annotated[float, Field(ge=0, le=3600)] = Field(
+        30, description="time to finish the running batch on SIGTERM, s"
+    )
+    result_ttl_s: Annotated[float, Field(ge=1, le=31_536_000)] = Field(
+        86_400, description="how long a result is kept, s"
+    )
+    engine_start_s: Annotated[float, Field(gt=0, le=86_400)] = Field(
+        600, description="longest an engine may take to start, s"
+    )
+    engine_hang_s: Annotated[float, Field(gt=0, le=3600)] = Field(
+        60, description="an engine without a step for this long while it runs is killed, s"
+    )
+    engine_host: Literal["auto", "process", "inline"] = Field(
+        "auto", description="run the engine in a process of its own; inline only for the fake"
+    )
+    fake_overhead_ms: Annotated[float, Field(ge=0)] = Field(0, description="fake engine: per batch, ms")
+    fake_per_request_ms: Annotated[float, Field(ge=0)] = Field(0, description="fake engine: per request, ms")
+    fake_per_token_ms: Annotated[float, Field(ge=0)] = Field(
+        0, description="fake engine: per token of the longest row, ms"
+    )
+    vllm: dict[str, JsonValue] = Field(
+        default_factory=dict, description="vLLM's own options; in the environment BUSLOAD_VLLM_<OPTION>"
+    )
+    worker_name: Annotated[str, Field(pattern=r"^[^\s\p{Cc}]{1,128}$")] = Field(
+        default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}",
+        description="name in results and logs",
+    )
+    ready_file: str = Field("", description="a file that is there while the worker is ready")
+    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else json")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="DEBUG also shows prompts' text"
+    )
+
+    @field_validator("queue")
+    @classmethod
+    def _queue_is_one_slot(cls, name: str) -> str:
+        try:
+            Keys(name)
+        except SettingsInvalid as error:
+            raise ValueError(str(error)) from None
+        return name
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        vllm = InitSettingsSource(settings_cls, {"vllm": options} if (options := vllm_options()) else {})
+        file = os.environ.get("BUSLOAD_SETTINGS_FILE")
+        toml = (TomlConfigSettingsSource(settings_cls, file),) if file else ()
+        return (init_settings, env_settings, vllm, *toml)
+
+
+def vllm_options() -> dict[str, Any]:
+    """vLLM's options from the environment: `BUSLOAD_VLLM_MAX_MODEL_LEN=2048` is `max_model_len`, 2048.
+
+    Values are JSON where they parse as JSON, else text.
+    """
+    found = {}
+    for name, text in os.environ.items():
+        if name.startswith(VLLM_PREFIX):
+            try:
+                found[name.removeprefix(VLLM_PREFIX).lower()] = json.loads(text)
+            except ValueError:
+                found[name.removeprefix(VLLM_PREFIX).lower()] = text
+    return found
+
+
+def load_settings(arguments: list[str] | None = None) -> Settings:
+    """Read the settings; `arguments` are the command line's words. Raises SettingsInvalid, a line for each fault."""
+    unknown_file = os.environ.get("BUSLOAD_SETTINGS_FILE")
+    if unknown_file and not os.path.isfile(unknown_file):
+        raise SettingsInvalid(f"BUSLOAD_SETTINGS_FILE={unknown_file}: no such file; name a TOML file or unset it")
+    try:
+        return Settings(_cli_parse_args=arguments if arguments is not None else False)
+    except ValidationError as error:
+        raise SettingsInvalid("\n".join(map(_complaint, error.errors(include_url=False)))) from None
+
+
+def _complaint(problem: Any) -> str:
+    """One wrong setting, in the words of the environment, with what to write instead."""
+    field = str(problem["loc"][0]) if problem["loc"] else "settings"
+    given = "" if field == "redis_url" else f"={problem['input']!r}"
+    return f"{PREFIX}{field.upper()}{given}: {problem['msg']}. {_hint(field, problem)}".rstrip()
+
+
+def _hint(field: str, problem: Any) -> str:
+    unit = {"ms": "milliseconds", "s": "seconds"}.get(field.rpartition("_")[2])
+    if problem["type"] in ("float_parsing", "int_parsing") and unit:
+        return f"Write a plain number of {unit}, without a unit: {PREFIX}{field.upper()}=50"
+    if field == "max_wait_ms" and problem["type"] == "greater_than":
+        return "The wait is in milliseconds and over 0; for hardly any wait write BUSLOAD_MAX_WAIT_MS=1"
+    if problem["type"] == "less_than_equal" and unit == "seconds":
+        return "The unit is seconds: was it meant in milliseconds?"
+    if problem["type"] == "extra_forbidden":
+        return "There is no such setting; busload-worker --help lists them"
+    return ""

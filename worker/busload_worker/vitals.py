@@ -1,0 +1,74 @@
+"""What a worker knows of itself: its state, its counts, its rate. The heartbeat carries it to Redis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from busload_shared.replies import WorkerInfo, WorkerState
+
+from .engines.protocol import EngineInfo
+from .settings import Settings
+
+RATE_MEMORY = 0.9
+"""Share of the old rate kept at each batch: it follows a change within some ten batches."""
+
+
+@dataclass(slots=True)
+class Vitals:
+    """Mutable, and only ever touched from the worker's event loop. Times are Unix ms on the Redis clock."""
+
+    state: WorkerState = "starting"
+    engine: EngineInfo | None = None
+    batch: str | None = None
+    batch_size: int = 0
+    batches_done: int = 0
+    rows_done: int = 0
+    rows_per_s: float | None = None
+    engine_restarts: int = 0
+    leases_lost: int = 0
+    proofs_broken: int = 0
+    looked_ms: float | None = None
+
+    def boarded(self, batch: str, size: int) -> None:
+        """A batch is about to run."""
+        self.batch, self.batch_size = batch, size
+
+    def arrived(self, *, run_s: float) -> None:
+        """The batch is over after `run_s` seconds."""
+        self.batches_done += 1
+        self.rows_done += self.batch_size
+        if run_s > 0:
+            rate = self.batch_size / run_s
+            self.rows_per_s = rate if self.rows_per_s is None else self._blend(self.rows_per_s, rate)
+        self.idle()
+
+    def idle(self) -> None:
+        """No batch runs."""
+        self.batch, self.batch_size = None, 0
+
+    @staticmethod
+    def _blend(old: float, new: float) -> float:
+        return RATE_MEMORY * old + (1 - RATE_MEMORY) * new
+
+    def record(self, settings: Settings, *, pid: int) -> WorkerInfo:
+        """What the heartbeat says."""
+        engine = self.engine
+        return WorkerInfo(
+            name=settings.worker_name,
+            state=self.state,
+            engine=engine.engine if engine else settings.engine,
+            model=engine.model if engine else settings.model,
+            version=engine.version if engine else "",
+            pid=pid,
+            max_batch_size=settings.max_batch_size,
+            max_wait_ms=settings.max_wait_ms,
+            batch=self.batch,
+            batch_size=self.batch_size,
+            batches_done=self.batches_done,
+            rows_done=self.rows_done,
+            rows_per_s=self.rows_per_s,
+            engine_restarts=self.engine_restarts,
+            leases_lost=self.leases_lost,
+            proofs_broken=self.proofs_broken,
+            looked_ms=self.looked_ms,
+        )
