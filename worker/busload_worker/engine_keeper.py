@@ -52,7 +52,7 @@ def _config(settings: Settings) -> str:
 
 class EngineKeeper:
     """Brings the engine up and says so in the vitals. The first start may fail for good; later ones are repeated,
-    1, 2, 4, … 30 seconds apart, while the worker claims nothing."""
+    ¼, ½, 1, … 30 seconds apart, while the worker claims nothing."""
 
     def __init__(self, engine: Engine, vitals: Vitals) -> None:
         self.engine = engine
@@ -69,7 +69,7 @@ class EngineKeeper:
         """Return once the engine runs, or `stop` is set."""
         while not self._up and not stop.is_set():
             pause = backoff_s(self._deaths)
-            logger.warning("engine starts again in %.0f s", pause, extra=fields(deaths=self._deaths))
+            logger.warning("engine starts again in %.2f s", pause, extra=fields(deaths=self._deaths))
             await _sleep_unless(stop, pause)
             if stop.is_set():
                 return

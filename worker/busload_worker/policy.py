@@ -29,5 +29,5 @@ def fill_ms(look: NotYet, before: NotYet | None, *, max_batch_size: int) -> floa
 
 
 def backoff_s(failures: int, *, longest_s: float = 30.0) -> float:
-    """Seconds before the engine's next start after `failures` deaths in a row: 1, 2, 4, … up to `longest_s`."""
-    return float(min(longest_s, 2.0 ** min(max(0, failures - 1), 16)))
+    """Seconds before the engine's next start after `failures` deaths in a row: ¼, ½, 1, … up to `longest_s`."""
+    return min(longest_s, 0.25 * 2.0 ** min(max(0, failures - 1), 16))
