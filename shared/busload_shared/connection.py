@@ -64,10 +64,10 @@ def open_redis(url: str, *, max_connections: int | None = None) -> Redis:
             protocol=2,
             **keepalive,
         )
-    except ValueError:  # its text may hold a piece of the password
+    except ValueError:  # neither its text nor the URL is shown: one that is broken hides its password anywhere
         raise SettingsInvalid(
-            f"redis_url {without_secrets(url)!r} is none: write redis://USER:PASSWORD@HOST:PORT/DB, rediss:// or "
-            "unix://, with special characters of the password as %XX"
+            "redis_url is not a Redis URL: write redis://USER:PASSWORD@HOST:PORT/DB, rediss:// or unix://, with "
+            "special characters of the password as %XX"
         ) from None
 
 

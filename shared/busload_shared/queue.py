@@ -210,7 +210,7 @@ class Queue:
     async def redrive(self, letter: DeadLetter) -> bool:
         """Put a dead letter back into the queue; False when somebody else did."""
         k, name = self.keys, letter.id or ""
-        keys = [k.dead, k.queue, k.result(name), k.state(name)]
+        keys = [k.dead, k.queue, k.retry, k.inflight, k.result(name), k.state(name)]
         args = [self._now(), letter.model_dump_json(), name, letter.payload_bytes]
         return bool(await self._run("redrive", keys, args))
 

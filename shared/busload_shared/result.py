@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from .request import Message
 
@@ -17,7 +17,13 @@ FinishReason = Literal["stop", "length", "repetition", "abort", "error"]
 ErrorCode = Literal["invalid_request", "prompt_too_long", "too_heavy", "poison", "engine_error", "cancelled", "expired"]
 
 
-class TokenLogprob(Message):
+class ResultPart(Message):
+    """Base of a result's parts. Unlike a request's, unknown fields are ignored: a newer worker may add some."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class TokenLogprob(ResultPart):
     """A token the model considered at one position, with its log probability (natural log)."""
 
     token_id: int
@@ -26,7 +32,7 @@ class TokenLogprob(Message):
     rank: int | None = None
 
 
-class Output(Message):
+class Output(ResultPart):
     """One sample. `logprobs` holds, for each new token, the sampled token and the asked-for likeliest."""
 
     index: int
@@ -37,7 +43,7 @@ class Output(Message):
     logprobs: tuple[tuple[TokenLogprob, ...], ...] | None = None
 
 
-class Usage(Message):
+class Usage(ResultPart):
     """Tokens of this request; `completion_tokens` sums its samples."""
 
     prompt_tokens: int
@@ -45,14 +51,14 @@ class Usage(Message):
     total_tokens: int
 
 
-class ResultError(Message):
+class ResultError(ResultPart):
     """What went wrong: `code` for programs, `message` for people."""
 
     code: ErrorCode
     message: str
 
 
-class BatchInfo(Message):
+class BatchInfo(ResultPart):
     """The batch this request rode in. `tokens` is the sum over its rows of prompt + max_tokens * n."""
 
     id: str
@@ -62,7 +68,7 @@ class BatchInfo(Message):
     tokens: int = 0
 
 
-class Proof(Message):
+class Proof(ResultPart):
     """That the batch ran as one unit, from the engine's own clock at the time this row ended.
 
     `spread_ms`: between the first and the last row's scheduling; 0 when all were admitted in one step.
@@ -80,7 +86,7 @@ class Proof(Message):
         return self.spread_ms == 0 and self.preemptions == 0 and (self.gap_ms is None or self.gap_ms >= 0)
 
 
-class Timing(Message):
+class Timing(ResultPart):
     """Unix milliseconds on the Redis clock, and durations in milliseconds.
 
     `waited_ms` from enqueue to the start of the run; `run_ms` from the start to the row's last token;
@@ -97,7 +103,7 @@ class Timing(Message):
     proof: Proof | None = None
 
 
-class Result(Message):
+class Result(ResultPart):
     """The answer to one request: `outputs` and `usage` when it succeeded, `error` when it did not."""
 
     v: Literal[1] = 1

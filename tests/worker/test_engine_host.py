@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from busload_shared.errors import BatchFailed, EngineDied, EngineStartFailed
-from busload_shared.request import Request
+from busload_shared.errors import BatchFailed, EngineDied, EngineStartFailed, RequestInvalid
+from busload_shared.request import Request, parse_request
 from busload_worker.engines.fake_model import FakeCurve, output_text
 from busload_worker.engines.host import EngineHost
 from busload_worker.engines.protocol import (
@@ -261,6 +261,31 @@ async def test_a_row_that_cannot_be_written_is_refused_alone(host: EngineHost) -
     events = await told(host, a_row(0), junk)
     assert [event.index for event in events if isinstance(event, RowRefused)] == [1]
     assert list(texts(events)) == [0]
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def deepest_metadata() -> dict[str, Any]:
+    """The deepest that a worker's door lets through."""
+    for depth in range(400, 0, -1):
+        payload = f'{{"id":"a","prompt":"p","metadata":{{"deep":{"[" * depth}1{"]" * depth}}}}}'
+        with contextlib.suppress(RequestInvalid):
+            parse_request(payload.encode())
+            return {"deep": nested(depth)}
+    raise AssertionError("nothing is let through")
+
+
+async def test_a_row_as_deep_as_may_be_passes_and_a_deeper_one_is_refused_alone(host: EngineHost) -> None:
+    deep = a_row(0, metadata=deepest_metadata(), max_tokens=1)
+    deeper = Request.model_construct(id="j", prompt="p", max_tokens=1, n=1, metadata={"deep": nested(5000)})
+    events = await told(host, deep, EngineRow.model_construct(index=1, request=deeper), a_row(2))
+    assert sorted(texts(events)) == [0, 2]
+    assert [event.index for event in events if isinstance(event, RowRefused)] == [1]
 
 
 async def test_a_core_that_cannot_be_imported_says_which_setting() -> None:

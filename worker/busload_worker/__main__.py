@@ -5,7 +5,7 @@
 2    a setting is wrong
 3    Redis cannot be reached, or is not fit
 4    the engine cannot start: model, memory or options
-130  stopped at once by a second SIGINT or SIGTERM
+130  stopped at once by a second SIGINT
 """
 
 from __future__ import annotations
@@ -49,29 +49,31 @@ async def serve(settings: Settings) -> int:
         )
         signals = _Signals(worker)
         await worker.run()
-        return ABORTED if signals.count > 1 else DRAINED
+        return ABORTED if signals.aborted else DRAINED
     finally:
         await redis.aclose()
         await blocking.aclose()
 
 
 class _Signals:
-    """The first SIGTERM or SIGINT drains, the second aborts."""
+    """SIGTERM or SIGINT drains; a second SIGINT aborts. A second SIGTERM does not: supervisors send it to be sure."""
 
     def __init__(self, worker: Worker) -> None:
-        self.count = 0
+        self.aborted = False
+        self._interrupts = 0
         self._worker = worker
         loop = asyncio.get_running_loop()
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signum, self._received)
+        loop.add_signal_handler(signal.SIGTERM, worker.stop)
+        loop.add_signal_handler(signal.SIGINT, self._interrupted)
 
-    def _received(self) -> None:
-        self.count += 1
-        if self.count == 1:
+    def _interrupted(self) -> None:
+        self._interrupts += 1
+        if self._interrupts == 1:
             self._worker.stop()
-        else:
-            logger.warning("second signal: stopping at once")
-            self._worker.abort()
+            return
+        logger.warning("second interrupt: stopping at once")
+        self.aborted = True
+        self._worker.abort()
 
 
 def main() -> None:

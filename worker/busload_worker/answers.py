@@ -75,7 +75,7 @@ def unrun(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *
             waited_ms=now_ms - arrival,
         ),
         worker=ride.worker,
-        attempts=seat.element.attempts,
+        attempts=seat.element.attempts + (ride.started_ms > 0),
         metadata=request.metadata if request else None,
     )
 

@@ -66,7 +66,7 @@ class Boarding:
             logger.error("cannot claim: %s", error, extra=fields(queue=s.queue))
             await _first(stop.wait(), asyncio.sleep(random.uniform(0.5, 1.0)))
             return None
-        self._vitals.looked_ms = look.now_ms
+        self._vitals.looked(look.now_ms)
         return look
 
     async def _wait_for_more(self, look: NotYet, before: NotYet | None, stop: asyncio.Event) -> None:
@@ -75,7 +75,7 @@ class Boarding:
             return
         s = self._settings
         pause = pause_ms(look, before, max_batch_size=s.max_batch_size, max_wait_ms=s.max_wait_ms)
-        await asyncio.sleep(pause / 1000) if pause <= 100 else await _first(stop.wait(), asyncio.sleep(pause / 1000))
+        await asyncio.sleep(pause / 1000)
 
     async def _wait_for_first(self, stop: asyncio.Event) -> None:
         try:

@@ -11,6 +11,7 @@ from .engines.fake_engine import FakeEngine
 from .engines.fake_model import FakeCurve
 from .engines.host import EngineHost
 from .engines.protocol import Engine
+from .engines.vllm_settings import VllmSettings
 from .logs import fields
 from .policy import backoff_s
 from .settings import Settings
@@ -34,20 +35,23 @@ def make_engine(settings: Settings) -> Engine:
         if s.engine_host != "process":
             return FakeEngine(curve)
         return EngineHost("fake", curve, start_timeout_s=s.engine_start_s, hang_s=s.engine_hang_s)
+    if s.engine != "vllm" and ":" not in s.engine:
+        raise SettingsInvalid(f"BUSLOAD_ENGINE={s.engine}: write vllm, fake, or package.module:Class of your own")
     if s.engine_host == "inline":
         raise SettingsInvalid("BUSLOAD_ENGINE_HOST=inline is for the fake engine only; write auto")
-    return EngineHost(s.engine, _config(s), start_timeout_s=s.engine_start_s, hang_s=s.engine_hang_s)
+    return EngineHost(s.engine, _core_settings(s), start_timeout_s=s.engine_start_s, hang_s=s.engine_hang_s)
 
 
-def _config(settings: Settings) -> str:
-    """What the engine's core is told: model, max_batch_size and vLLM's own options."""
+def _core_settings(settings: Settings) -> VllmSettings:
+    """What the engine's core is told; an engine of the user's own gets the same."""
     if settings.engine == "vllm" and not settings.model:
         raise SettingsInvalid("BUSLOAD_MODEL is not set: write the model's folder or name, or BUSLOAD_ENGINE=fake")
-    from .engines.vllm_config import VllmConfig
-
-    return VllmConfig(
-        model=settings.model, max_batch_size=settings.max_batch_size, options=settings.vllm
-    ).model_dump_json()
+    return VllmSettings(
+        model=settings.model or "-",
+        max_batch_size=settings.max_batch_size,
+        options=settings.vllm,
+        kv_overcommit=settings.kv_overcommit,
+    )
 
 
 class EngineKeeper:

@@ -20,6 +20,8 @@ logger = logging.getLogger("busload.housekeeping")
 
 TICK_S = 0.5
 AUDIT_EVERY_S = 10.0
+STALE_S = 10.0
+"""An idle worker looks twice a second; one that has not for this long cannot take a batch, whatever it says."""
 RECORD_TTL_S = 15.0
 """A worker that said nothing for this long is off the list; its batches' leases run out by themselves."""
 
@@ -98,7 +100,7 @@ class Housekeeper:
         if not self._settings.ready_file:
             return
         path = Path(self._settings.ready_file)
-        ready = self._vitals.state == "ready" and self._vitals.looked_ms is not None and not self._blind
+        ready = self._vitals.state == "ready" and not self._blind and self._vitals.working(within_s=STALE_S)
         if ready and not path.exists():
             path.write_text(f"{os.getpid()}\n", encoding="ascii")
         elif not ready:

@@ -7,6 +7,9 @@ from busload_shared.replies import NotYet
 LEAST_PAUSE_MS = 0.5
 """A look costs Redis some tens of microseconds; looking more often than this gains nothing."""
 
+LONGEST_PAUSE_MS = 500.0
+"""However long the wait, suspects of a dead worker and a stop are noticed within this."""
+
 
 def pause_ms(look: NotYet, before: NotYet | None, *, max_batch_size: int, max_wait_ms: float) -> float:
     """Milliseconds until the next look is worth its cost: the oldest is due, the batch may be full, or an eighth
@@ -17,7 +20,7 @@ def pause_ms(look: NotYet, before: NotYet | None, *, max_batch_size: int, max_wa
     filling = fill_ms(look, before, max_batch_size=max_batch_size)
     if filling is not None:
         pause = min(pause, filling)
-    return max(LEAST_PAUSE_MS, pause)
+    return min(LONGEST_PAUSE_MS, max(LEAST_PAUSE_MS, pause))
 
 
 def fill_ms(look: NotYet, before: NotYet | None, *, max_batch_size: int) -> float | None:

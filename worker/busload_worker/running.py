@@ -117,12 +117,3 @@ class BatchRun:
             logger.info("batch done", extra=line)
         else:
             logger.error("batch died: %s", died, extra=line)
-        if proof is not None and not proof.holds:
-            logger.error(
-                "the batch did not run as one unit (rows admitted %.1f ms apart, %d preempted, gap %s ms): lower "
-                "BUSLOAD_MAX_BATCH_SIZE, or give the KV cache more room",
-                proof.spread_ms,
-                proof.preemptions,
-                proof.gap_ms,
-                extra=fields(batch=claim.batch),
-            )

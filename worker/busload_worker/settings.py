@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import socket
@@ -77,6 +78,9 @@ class Settings(BaseSettings):
     vllm: dict[str, JsonValue] = Field(
         default_factory=dict, description="vLLM's own options; in the environment BUSLOAD_VLLM_<OPTION>"
     )
+    kv_overcommit: bool = Field(
+        False, description="start even if the KV cache cannot hold a full batch of the longest rows"
+    )
     worker_name: Annotated[str, Field(pattern=r"^[^\s\p{Cc}]{1,128}$")] = Field(
         default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}",
         description="name in results and logs",
@@ -84,7 +88,7 @@ class Settings(BaseSettings):
     ready_file: str = Field("", description="a file that is there while the worker is ready")
     log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else json")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="DEBUG also shows prompts' text"
+        "INFO", description="how much is logged; a prompt's text never is"
     )
 
     @field_validator("queue")
@@ -128,13 +132,26 @@ def vllm_options() -> dict[str, Any]:
 
 def load_settings(arguments: list[str] | None = None) -> Settings:
     """Read the settings; `arguments` are the command line's words. Raises SettingsInvalid, a line for each fault."""
-    unknown_file = os.environ.get("BUSLOAD_SETTINGS_FILE")
-    if unknown_file and not os.path.isfile(unknown_file):
-        raise SettingsInvalid(f"BUSLOAD_SETTINGS_FILE={unknown_file}: no such file; name a TOML file or unset it")
+    file = os.environ.get("BUSLOAD_SETTINGS_FILE")
+    if file and not os.path.isfile(file):
+        raise SettingsInvalid(f"BUSLOAD_SETTINGS_FILE={file}: no such file; name a TOML file or unset it")
+    if misspelt := _misspelt():
+        raise SettingsInvalid("\n".join(misspelt))
     try:
         return Settings(_cli_parse_args=arguments if arguments is not None else False)
     except ValidationError as error:
         raise SettingsInvalid("\n".join(map(_complaint, error.errors(include_url=False)))) from None
+
+
+def _misspelt() -> list[str]:
+    """Variables that are nearly a setting: ignoring them would silently run with a default."""
+    known = {PREFIX + name.upper() for name in Settings.model_fields}
+    lines = []
+    for name in os.environ:
+        if name.startswith(PREFIX) and name not in known and not name.startswith(VLLM_PREFIX):
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+            lines += [f"{name} is no setting: did you mean {near[0]}?"] if near else []
+    return lines
 
 
 def _complaint(problem: Any) -> str:

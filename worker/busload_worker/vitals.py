@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from busload_shared.replies import WorkerInfo, WorkerState
@@ -15,7 +16,8 @@ RATE_MEMORY = 0.9
 
 @dataclass(slots=True)
 class Vitals:
-    """Mutable, and only ever touched from the worker's event loop. Times are Unix ms on the Redis clock."""
+    """Mutable, and only ever touched from the worker's event loop. `looked_ms` is Unix ms on the Redis clock,
+    `looked_at` the same moment on the monotonic one."""
 
     state: WorkerState = "starting"
     engine: EngineInfo | None = None
@@ -28,6 +30,15 @@ class Vitals:
     leases_lost: int = 0
     proofs_broken: int = 0
     looked_ms: float | None = None
+    looked_at: float | None = None
+
+    def looked(self, now_ms: float) -> None:
+        """The queue has answered a claim."""
+        self.looked_ms, self.looked_at = now_ms, time.monotonic()
+
+    def working(self, *, within_s: float) -> bool:
+        """Whether a batch runs, or the queue was looked at within so many seconds."""
+        return self.batch is not None or (self.looked_at is not None and time.monotonic() - self.looked_at < within_s)
 
     def boarded(self, batch: str, size: int) -> None:
         """A batch is about to run."""

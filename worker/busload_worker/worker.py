@@ -110,13 +110,15 @@ class Worker:
         background, so that the next batch need not wait for them."""
         self._leases.hold(claim.batch)
         outbox = Outbox(self._queue, claim.batch, ttl_s=self._settings.result_ttl_s)
-        ride = Ride(claim, self._settings.worker_name, size=0)
+        ride = Ride(claim, self._settings.worker_name, size=len(claim.seats))
         admission = admit(ride, claim.now_ms)
         ride.size = len(admission.rows)
         outbox.post(admission.answers)
         run = BatchRun(ride, admission, outbox, release_rows=self._settings.release == "row")
         if admission.rows:
             await self._ride(run, outbox)
+        else:
+            logger.info("no row of the batch runs", extra=fields(batch=claim.batch, answered=len(admission.answers)))
         await self._previous_closed()
         self._spawn(self._close(claim.batch, outbox))
 

@@ -10,17 +10,19 @@ if wrong then return redis.error_reply(wrong) end
 local now, left, sizes, rows, repaired = now_ms(ARGV[1]), 0, {}, {}, 0
 local known = redis.call('HGETALL', KEYS[3])
 for i = 1, #known, 2 do
-  if string.sub(known[i], -5) == '#left' then left = left + (tonumber(known[i + 1]) or 0) else sizes[known[i]] = 0 end
+  if string.sub(known[i], -5) ~= '#left' then sizes[known[i]] = 0
+  else left = left + (tonumber(known[i + 1]) or 0) end
 end
 if left ~= redis.call('HLEN', KEYS[1]) then
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     local batch, index = string.match(field, '^(.*):(%d+)$')
     if batch and sizes[batch] ~= 0 then
-      sizes[batch] = math.max(sizes[batch] or 0, tonumber(index) + 1)
+      sizes[batch] = math.max(sizes[batch] or 2, tonumber(index) + 1) -- at least 2: no evidence against a lone row
       rows[batch] = (rows[batch] or 0) + 1
     end
   end
 end
+redis.call('ZREM', KEYS[2], '') -- a deletion first: see lib/rows.lua on maxmemory
 for batch, size in pairs(sizes) do
   local leased = redis.call('ZSCORE', KEYS[2], batch)
   if size > 0 or not leased then repaired = repaired + 1 end

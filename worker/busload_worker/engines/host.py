@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from busload_shared.errors import BatchFailed, EngineDied, EngineStartFailed
 
+from .alarm import alarm
 from .host_lines import Abort, Ready, Report, RunFailed, Setup, StartFailed, Told, run_line, to_line
 from .host_process import HostProcess
 from .protocol import BatchDone, EngineEvent, EngineInfo, EngineRow, RowDone, RowRefused
@@ -83,7 +84,7 @@ class EngineHost:
                 raise EngineStartFailed(f"the engine's process ended while loading: {process.obituary()}")
         raise EngineStartFailed(
             f"engine {self._core} was not ready within {self._start_timeout_s:g} s; "
-            "raise BUSLOAD_ENGINE_START_TIMEOUT_S if the model is large"
+            "raise BUSLOAD_ENGINE_START_S if the model is large"
         )
 
     async def run(self, batch: str, rows: Sequence[EngineRow]) -> AsyncIterator[EngineEvent]:
@@ -113,6 +114,7 @@ class EngineHost:
                 elif isinstance(event, BatchDone):
                     over = True
                     tally.close(self._aborted)
+                    _check_proof(batch, event)
                 yield event
         finally:
             self._running = False
@@ -177,3 +179,8 @@ class EngineHost:
         except TimeoutError:
             logger.warning("the engine did not stop in %.0f s; killing pid %d", _STOP_S, self._process.pid)
             await self.kill()
+
+
+def _check_proof(batch: str, done: BatchDone) -> None:
+    if done.proof is not None and not done.proof.holds:
+        logger.error("batch %s did not run as one unit: %s", batch, alarm(done.proof))

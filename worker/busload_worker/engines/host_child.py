@@ -18,8 +18,10 @@ import time
 import traceback
 from typing import BinaryIO, cast
 
-from busload_shared.errors import EngineStartFailed
-from busload_shared.request import Message
+from pydantic import ValidationError
+
+from busload_shared.errors import EngineDied, EngineStartFailed
+from busload_shared.request import Message, Request
 
 from .host_lines import (
     COMMANDS,
@@ -34,8 +36,9 @@ from .host_lines import (
     Stop,
     Told,
     to_line,
+    unreadable,
 )
-from .protocol import BatchDone, BatchStarted, Core, RowDone, RowRefused
+from .protocol import BatchDone, BatchStarted, Core, EngineRow, RowDone, RowRefused
 
 CORES = {
     "fake": "busload_worker.engines.fake_core:FakeCore",
@@ -59,7 +62,7 @@ class Child:
         self._aborts: dict[int, frozenset[int]] = {}
 
     def serve(self, setup: Setup) -> int:
-        """Load, run batches, close. Returns the exit status: 1 when the core could not be loaded."""
+        """Load, run batches, close. Returns the exit status: 1 when it cannot load or must not go on."""
         threading.Thread(target=self._beat, args=(setup.beat_s,), name="beat", daemon=True).start()
         core = None
         try:
@@ -75,7 +78,11 @@ class Child:
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         self._write(Ready(info=info.model_copy(update={"pid": os.getpid()})))
         while (run := self._inbox.get()) is not None:
-            self._run(core, run)
+            try:
+                self._run(core, run)
+            except EngineDied:
+                traceback.print_exc()
+                return 1
         core.close()
         return 0
 
@@ -83,12 +90,23 @@ class Child:
         self._current = run.run
         self._tick()
         try:
-            core.run(run.rows, emit=self._emit, aborted=self._aborted, tick=self._tick)
+            core.run(self._read_rows(run), emit=self._emit, aborted=self._aborted, tick=self._tick)
+        except EngineDied:
+            raise
         except Exception as error:
             traceback.print_exc()
             self._write(RunFailed(run=run.run, message=f"{type(error).__name__}: {error}"[:1000]))
         self._over = run.run
         self._aborts.pop(run.run, None)
+
+    def _read_rows(self, run: Run) -> list[EngineRow]:
+        rows = []
+        for row in run.rows:
+            try:
+                rows.append(EngineRow(index=row.index, request=Request.model_validate_json(row.request)))
+            except ValidationError:
+                self._emit(unreadable(row.index))
+        return rows
 
     def _emit(self, event: BatchStarted | RowDone | RowRefused | BatchDone) -> None:
         self._tick()
@@ -171,7 +189,7 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def main() -> int:
-    """Exit status 0 after a stop, 1 when the core could not be loaded."""
+    """Exit status 0 after a stop."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)

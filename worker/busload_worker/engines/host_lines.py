@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
-from pydantic_core import PydanticSerializationError
 
 from busload_shared.request import Message
 
@@ -32,12 +31,20 @@ class Setup(Message):
     beat_s: float
 
 
+class RunRow(Message):
+    """One row. `request` is the request's JSON as text: at the depth it was parsed before, and one that
+    cannot be read fails alone."""
+
+    index: int
+    request: str
+
+
 class Run(Message):
     """Run these rows as one batch, after the one that runs now. `run` is new for every attempt at a batch."""
 
     do: Literal["run"] = "run"
     run: int
-    rows: tuple[EngineRow, ...]
+    rows: tuple[RunRow, ...]
 
 
 class Abort(Message):
@@ -105,18 +112,17 @@ def to_line(message: Message) -> bytes:
 
 def run_line(run: int, rows: Sequence[EngineRow]) -> tuple[bytes, list[RowRefused]]:
     """The Run command, and the rows that cannot be written as JSON: one such must not fail the others."""
-    written: list[str] = []
+    written: list[RunRow] = []
     refused: list[RowRefused] = []
     for row in rows:
         try:
-            written.append(row.model_dump_json())
-        except PydanticSerializationError:
-            refused.append(
-                RowRefused(
-                    index=row.index,
-                    code="invalid_request",
-                    message="the request holds text that is not valid Unicode",
-                )
-            )
-    head = Run(run=run, rows=()).model_dump_json(exclude={"rows"})
-    return f'{head[:-1]},"rows":[{",".join(written)}]}}\n'.encode(), refused
+            written.append(RunRow(index=row.index, request=row.request.model_dump_json()))
+        except ValueError:
+            refused.append(unreadable(row.index))
+    return to_line(Run(run=run, rows=tuple(written))), refused
+
+
+def unreadable(index: int) -> RowRefused:
+    """For a request that cannot be written as JSON, or not be read back."""
+    message = "the request holds text that is not valid Unicode, or is nested too deeply"
+    return RowRefused(index=index, code="invalid_request", message=message)

@@ -81,7 +81,8 @@ EngineEvent = Annotated[BatchStarted | RowDone | RowRefused | BatchDone, Field(d
 
 
 class Core(Protocol):
-    """An engine proper. Runs in the thread that made it; any exception from `run` fails the batch only.
+    """An engine proper. Runs in the thread that made it. An exception from `run` fails the batch only, but
+    EngineDied says that the core must not go on: its process ends.
 
     `run` emits, in this order: a RowRefused for each row that is not run, one BatchStarted, a RowDone (or a
     late RowRefused) for each row the moment it ends, one BatchDone. `aborted` names the rows that are no

@@ -5,7 +5,8 @@ local function oldest_until(list, now)
   local arrival = oldest_arrival(list)
   if arrival <= now then return arrival end
   local element = redis.call('LINDEX', list, -1)
-  local from, attempts, lone, reply, id = select(6, header(element)), select(2, header(element))
+  local _, attempts, lone, reply, id, from = header(element)
+  if not from then return 0 end -- raw, and older than a wrong stamp: due
   local done = redis.pcall('LSET', list, -1, stamped(now, attempts, lone, reply, id, string.sub(element, from)))
   return type(done) == 'table' and done.err and 0 or now
 end
@@ -21,32 +22,40 @@ local function due(q, size, wait, now, drain)
   return false, clock(left)
 end
 
--- '' to run the row, 'cancelled' to answer it unrun, 'drop' when its id is answered or in flight already.
-local function verdict(q, id)
+-- '' to run the row, 'cancelled' to answer it unrun, 'drop' when its id is answered, or the same bytes are in flight.
+-- Other bytes under an id in flight do board: a producer's mistake or forgery never makes another's request vanish,
+-- and the first result wins.
+local function verdict(q, id, payload)
   if id == '' then return '' end
   if redis.call('EXISTS', q.results .. id) == 1 then return 'drop' end
   local state = text_at(q.states .. id)
   if state == 'd' then return 'drop' end -- answered, and the result has expired since
-  local running = state and string.sub(state, 1, 1) == 'r'
-  if running and redis.call('HEXISTS', q.inflight, string.sub(state, 3)) == 1 then return 'drop' end
+  local twin = state and string.sub(state, 1, 1) == 'r' and redis.call('HGET', q.inflight, string.sub(state, 3))
+  if twin and string.sub(twin, -#payload - 1) == ' ' .. payload then return 'drop' end
   return redis.call('EXISTS', q.cancels .. id) == 1 and 'cancelled' or ''
 end
 
--- A popped element with its header: one that was never stamped takes the arrival of its newer neighbour.
-local function with_header(q, element, now)
-  local group = string.match(string.sub(element, 1, 16), '^=%d+ ()')
-  if group then element = string.sub(element, group) end
-  if header(element) then return element end
-  local arrival, id = oldest_arrival(q.list), id_of(element)
-  if not arrival or arrival == 0 then arrival = now end
-  adopt(q.states, q.results, id)
-  return stamped(arrival, 0, 0, '', id, element)
+-- Give popped elements, oldest first, their headers. One that was never stamped is as old as its newer neighbour.
+local function with_headers(q, popped, now)
+  local arrival
+  for i = #popped, 1, -1 do
+    local own = header(popped[i])
+    if not own then
+      local id = id_of(popped[i])
+      arrival = arrival or oldest_arrival(q.list)
+      if not arrival or arrival == 0 then arrival = now end
+      adopt(q.states, q.results, id)
+      popped[i] = stamped(arrival, 0, 0, '', id, popped[i])
+    end
+    arrival = own or arrival
+  end
+  return popped
 end
 
--- Hold one row in flight. Two copies of one id never board together: the second finds the first in flight.
+-- Hold one row in flight. Two copies of one request never board together: the second finds the first in flight.
 local function seat(q, rows, element, batch)
-  local _, _, _, _, id = header(element)
-  local flag, index = verdict(q, id), #rows / 3
+  local _, _, _, _, id, from = header(element)
+  local flag, index = verdict(q, id, string.sub(element, from)), #rows / 3
   if flag == 'drop' then
     count(q.stats, 'dropped', 1)
     return 0
@@ -61,11 +70,11 @@ end
 local function board_suspects(q, size, batch, now)
   local group, rows = tonumber(string.match(redis.call('LINDEX', q.retry, -1), '^=(%d+) ') or 1), {}
   local got = redis.call('RPOP', q.retry, math.max(group, 1))
-  for i = #got, size + 1, -1 do
-    local rest = string.gsub(got[i], '^=%d+', '=' .. #got - size)
-    redis.call('RPUSH', q.retry, rest)
+  for i = #got, 1, -1 do
+    got[i] = string.gsub(got[i], '^=%d+ ', '', 1)
+    if i > size then redis.call('RPUSH', q.retry, '=' .. #got - size .. ' ' .. table.remove(got)) end
   end
-  for i = 1, math.min(size, #got) do seat(q, rows, with_header(q, got[i], now), batch) end
+  for _, element in ipairs(with_headers(q, got, now)) do seat(q, rows, element, batch) end
   return rows
 end
 
@@ -76,7 +85,7 @@ local function board(q, size, batch, now)
     local got = redis.call('RPOP', q.list, size - live)
     if not got or #got == 0 then break end
     popped = popped + #got
-    for _, element in ipairs(got) do live = live + seat(q, rows, with_header(q, element, now), batch) end
+    for _, element in ipairs(with_headers(q, got, now)) do live = live + seat(q, rows, element, batch) end
   end
   return rows
 end

@@ -36,7 +36,8 @@ local function count(stats, name, by) redis.pcall('HINCRBY', stats, name, by) en
 local function header(element)
   local arrival, attempts, lone, reply, id, from =
     string.match(string.sub(element, 1, 2048), '^@(%d+%.%d+) (%d+) (%d+) (%S*) (%S*) ()')
-  if arrival and #arrival <= 20 and #attempts <= 9 and #lone <= 9 then return tonumber(arrival), tonumber(attempts), tonumber(lone), reply, id, from end
+  if not arrival or #arrival > 20 or #attempts > 9 or #lone > 9 then return nil end
+  return tonumber(arrival), tonumber(attempts), tonumber(lone), reply, id, from
 end
 
 local function stamped(arrival, attempts, lone, reply, id, payload)

@@ -1,0 +1,40 @@
+# Everything runs in one virtual environment, .venv, which `make setup` keeps up to date.
+# PYTHON=... names the interpreter to make it with; ARGS=... goes to the command that a target runs.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench clean
+
+VENV := .venv/bin
+ARGS ?=
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+setup: ## Make .venv with Busload, vLLM and the tools (quick when nothing has changed)
+	@ops/install.sh
+
+demo: setup ## Serve a few dozen questions on a real model and show it (ARGS="--help" tells the options)
+	@$(VENV)/busload demo $(ARGS)
+
+test: setup ## Run all tests: first those that can share the machine, then those with the real engine
+	$(VENV)/python -m pytest -m "not engine" -n auto --durations=10 $(ARGS)
+	$(VENV)/python -m pytest -m engine --durations=10 $(ARGS)
+
+check: setup ## Lint, formatting, types, sizes and words
+	$(VENV)/ruff check .
+	$(VENV)/ruff format --check .
+	$(VENV)/mypy
+	$(VENV)/python -m pytest -q tests/unit/test_size.py tests/unit/test_words.py
+
+format: setup ## Format the code and fix what can be fixed
+	$(VENV)/ruff check --fix .
+	$(VENV)/ruff format .
+
+bench: setup ## Measure throughput beside a bare loop, latency, and the overhead over bare vLLM (quiet machine!)
+	$(VENV)/python ops/bench/throughput.py $(ARGS)
+	$(VENV)/python ops/bench/latency.py $(ARGS)
+	$(VENV)/python ops/bench/overhead.py $(ARGS)
+
+clean: ## Remove what make made here; the converted model stays in ~/.cache/busload
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
