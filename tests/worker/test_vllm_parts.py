@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,7 +16,7 @@ from busload_worker.engines.vllm_core import parts
 from busload_worker.engines.vllm_memory import Need, check_fits, free_memory_bytes
 from busload_worker.engines.vllm_preflight import Seat
 from busload_worker.engines.vllm_proof import Witness, worst
-from busload_worker.engines.vllm_settings import check_model, checked_options, env_name
+from busload_worker.engines.vllm_settings import VllmSettings, check_settings, checked_options, prepare_environment
 
 KNOWN = {"max_model_len": "int", "enforce_eager": "bool", "revision": "str | None", "hf_overrides": "dict"}
 
@@ -35,16 +36,32 @@ def test_an_unknown_option_is_refused_with_those_that_look_like_it() -> None:
         checked_options({"max_model_length": 1}, KNOWN)
 
 
-@pytest.mark.parametrize("option", ["model", "disable_log_stats", "data_parallel_size"])
-def test_an_option_that_would_undo_a_promise_is_refused(option: str) -> None:
-    with pytest.raises(EngineStartFailed, match=env_name(option)):
-        checked_options({option: 1}, KNOWN | {option: "int"})
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"model": "/nowhere/at/all"}, "BUSLOAD_MODEL="),
+        ({"options": {"model": "x"}}, "BUSLOAD_VLLM_MODEL cannot be set: BUSLOAD_MODEL"),
+        ({"options": {"disable_log_stats": True}}, "BUSLOAD_VLLM_DISABLE_LOG_STATS cannot be set"),
+        ({"options": {"data_parallel_size": "2"}}, "one worker for each replica"),
+        ({"options": {"max_num_seqs": "4"}}, "BUSLOAD_VLLM_MAX_NUM_SEQS=4 is under BUSLOAD_MAX_BATCH_SIZE=8"),
+    ],
+)
+def test_what_is_wrong_whatever_vllm_says_is_refused_before_it_is_imported(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(EngineStartFailed, match=words):
+        check_settings(VllmSettings(**({"model": "owner/name", "max_batch_size": 8} | fields)))
 
 
-def test_a_model_folder_that_is_not_there_is_refused_before_vllm_is_loaded() -> None:
-    with pytest.raises(EngineStartFailed, match="BUSLOAD_MODEL="):
-        check_model("/nowhere/at/all")
-    check_model("owner/name-of-a-hub")
+def test_a_hubs_model_and_more_seats_than_rows_are_let_through() -> None:
+    options = {"max_num_seqs": 16, "max_model_len": 128}
+    check_settings(VllmSettings(model="owner/name", max_batch_size=8, options=options))
+
+
+def test_an_environment_that_says_nothing_is_silent_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {"HF_HUB_OFFLINE": "0", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"})
+    prepare_environment()
+    assert os.environ["DO_NOT_TRACK"] == os.environ["VLLM_NO_USAGE_STATS"] == "1"
+    assert os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0", "a batch is one unit only in one process"
+    assert os.environ["HF_HUB_OFFLINE"] == os.environ["TRANSFORMERS_OFFLINE"] == "0", "said by the user"
 
 
 def test_the_null_block_counts() -> None:

@@ -19,7 +19,7 @@ from .vllm_memory import Need, check_fits, cpu_kv_bytes, free_memory_bytes
 from .vllm_preflight import Preflight, Seat
 from .vllm_proof import Witness, worst
 from .vllm_ride import Emit, Ride
-from .vllm_settings import VllmSettings, check_model, engine_args, prepare_environment
+from .vllm_settings import VllmSettings, check_settings, engine_args, prepare_environment
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
@@ -41,7 +41,7 @@ class VllmCore:
 
     def load(self) -> EngineInfo:
         """Load the model, check that a full batch fits, and run one throwaway batch."""
-        check_model(self._settings.model)
+        check_settings(self._settings)
         prepare_environment()
         import vllm
 

@@ -120,8 +120,7 @@ class Ride:
             return
         failure = failed_reason(result)
         if failure is not None:
-            message = f"vLLM ended this row with {failure!r} instead of an answer"
-            self._emit(RowRefused(index=seat.index, code="engine_error", message=message))
+            self._emit(_failed(seat, failure))
             return
         usage = usage_of(result)
         self.completion_tokens += usage.completion_tokens
@@ -134,6 +133,14 @@ class Ride:
                 proof=self._witness.row(seat.index),
             )
         )
+
+
+def _failed(seat: Seat, reason: str) -> RowRefused:
+    if reason == "error" and seat.params.structured_outputs is not None:
+        message = "the structured output's grammar allows no answer"
+        return RowRefused(index=seat.index, code="invalid_request", message=message)
+    message = f"vLLM ended this row with {reason!r} instead of an answer"
+    return RowRefused(index=seat.index, code="engine_error", message=message)
 
 
 def _ready(request: VllmRequest) -> bool:

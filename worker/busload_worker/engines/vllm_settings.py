@@ -44,7 +44,8 @@ class VllmSettings(Message):
     """What the engine needs to know. `options` go to vLLM's EngineArgs; texts among them are read as JSON.
 
     `kv_overcommit` starts even if the KV cache cannot hold `max_batch_size` rows of `max_model_len` tokens:
-    batches that long are then put back in part and run twice, which the proof tells and the log calls an error.
+    batches that long are then put back in part and run twice, which the proof tells and the log calls an
+    error.
     """
 
     model: Annotated[str, Field(min_length=1)]
@@ -63,11 +64,20 @@ def prepare_environment() -> None:
     os.environ.setdefault("TRANSFORMERS_OFFLINE", os.environ["HF_HUB_OFFLINE"])
 
 
-def check_model(model: str) -> None:
-    """Refuse a folder that is not there, before a minute of imports. A name of a hub is not looked up."""
+def check_settings(settings: VllmSettings) -> None:
+    """Refuse what is wrong whatever vLLM says, before half a minute of imports. Raises EngineStartFailed."""
+    model = settings.model
     looks_local = model.startswith(("/", ".", "~")) or model.count("/") > 1
     if looks_local and not Path(model).expanduser().exists():
         raise EngineStartFailed(f"there is no model folder {model}; set BUSLOAD_MODEL=/path/to/the/folder")
+    for option in settings.options.keys() & _OURS.keys():
+        raise EngineStartFailed(f"{env_name(option)} cannot be set: {_OURS[option]}")
+    seats = _read(settings.options.get("max_num_seqs"), "int")
+    if isinstance(seats, int) and seats < settings.max_batch_size:
+        raise EngineStartFailed(
+            f"BUSLOAD_VLLM_MAX_NUM_SEQS={seats} is under BUSLOAD_MAX_BATCH_SIZE={settings.max_batch_size}: a full "
+            "batch would not run as one; remove the first or lower the second"
+        )
 
 
 def env_name(option: str) -> str:
@@ -78,12 +88,10 @@ def env_name(option: str) -> str:
 def checked_options(options: Mapping[str, JsonValue], known: Mapping[str, str]) -> dict[str, Any]:
     """The options as vLLM takes them. `known` maps an option to its type's text.
 
-    Raises EngineStartFailed on one that vLLM has not, with those that look like it, and on one of ours.
+    Raises EngineStartFailed on one that vLLM has not, with those that look like it.
     """
     checked = {}
     for option, value in options.items():
-        if option in _OURS:
-            raise EngineStartFailed(f"{env_name(option)} cannot be set: {_OURS[option]}")
         if option not in known:
             close = [env_name(name) for name in difflib.get_close_matches(option, known)]
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
@@ -127,11 +135,6 @@ def engine_args(settings: VllmSettings) -> EngineArgs:
     if current_platform.is_cpu():
         chosen |= {"enforce_eager": True} | _cpu_dtype()
     chosen |= given
-    if chosen["max_num_seqs"] < settings.max_batch_size:
-        raise EngineStartFailed(
-            f"BUSLOAD_VLLM_MAX_NUM_SEQS={chosen['max_num_seqs']} is under BUSLOAD_MAX_BATCH_SIZE="
-            f"{settings.max_batch_size}: a full batch would not run as one; remove the first or lower the second"
-        )
     args = EngineArgs(model=os.path.expanduser(settings.model), **chosen, disable_log_stats=False)
     if current_platform.is_cpu() and "max_num_batched_tokens" not in given:
         # Prompts of any length enter in one step. On a GPU this number sizes the activations: vLLM's own stands.
