@@ -27,6 +27,7 @@ from redis.exceptions import (
 )
 
 from .errors import BusloadUnavailable, SettingsInvalid
+from .packing import pack_with_hiredis
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ def open_redis(url: str, *, max_connections: int | None = None) -> Redis:
     # redis-py has no keepalive for a unix socket, and refuses the argument
     keepalive: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
     try:
-        return Redis.from_url(
+        redis = Redis.from_url(
             url,
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
@@ -69,6 +70,7 @@ def open_redis(url: str, *, max_connections: int | None = None) -> Redis:
             "redis_url is not a Redis URL: write redis://USER:PASSWORD@HOST:PORT/DB, rediss:// or unix://, with "
             "special characters of the password as %XX"
         ) from None
+    return pack_with_hiredis(redis)
 
 
 def without_secrets(url: str) -> str:

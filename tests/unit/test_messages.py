@@ -288,7 +288,7 @@ def test_messages_are_frozen() -> None:
 def test_there_is_a_json_schema(model: type[Request] | type[Result]) -> None:
     schema = model.model_json_schema()
     Draft202012Validator.check_schema(schema)
-    assert schema["additionalProperties"] is False
+    assert (schema.get("additionalProperties") is False) == (model is Request), "a result may grow"
     assert set(model.model_fields) == set(schema["properties"])
 
 

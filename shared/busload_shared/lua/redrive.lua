@@ -11,7 +11,7 @@ local wrong = wrong_type({ [dead] = 'list', [list] = 'list', [retry] = 'list', [
 if wrong then return redis.error_reply(wrong) end
 if redis.call('LREM', dead, 1, ARGV[2]) == 0 then return 0 end
 if ARGV[3] ~= '' then
-  if held(text_at(state), list, retry, inflight) then return 1 end
+  if redis.call('EXISTS', result) == 0 and held(text_at(state), list, retry, inflight) then return 1 end
   redis.call('DEL', result)
   redis.call('SET', state, 'w ', 'PX', WAITING_MS)
 end

@@ -70,9 +70,10 @@ end
 local function board_suspects(q, size, batch, now)
   local group, rows = tonumber(string.match(redis.call('LINDEX', q.retry, -1), '^=(%d+) ') or 1), {}
   local got = redis.call('RPOP', q.retry, math.max(group, 1))
+  local mark = '=' .. #got - size .. ' '
   for i = #got, 1, -1 do
     got[i] = string.gsub(got[i], '^=%d+ ', '', 1)
-    if i > size then redis.call('RPUSH', q.retry, '=' .. #got - size .. ' ' .. table.remove(got)) end
+    if i > size then redis.call('RPUSH', q.retry, mark .. table.remove(got)) end
   end
   for _, element in ipairs(with_headers(q, got, now)) do seat(q, rows, element, batch) end
   return rows
