@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from .errors import RequestInvalid
 
@@ -12,7 +13,7 @@ MAX_ID_CHARACTERS = 256
 MAX_PAYLOAD_BYTES = 1_048_576
 """Largest element a worker parses, in bytes of JSON. A larger one is answered with an error."""
 
-RequestId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS, pattern=r"^[^\s\p{Cc}]+$")]
+RequestId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS, pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+$")]
 """1 to 256 characters, no white space and no control character: the id ends a Redis key and is read by people."""
 
 Text = Annotated[str, Field(min_length=1)]
@@ -32,6 +33,19 @@ class ChatMessage(Message):
     role: Annotated[str, Field(min_length=1, max_length=64)]
     content: str
     name: Annotated[str, Field(max_length=256)] | None = None
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """Refuse NaN and infinities in free JSON: pydantic lets them in there, and they cannot be handed back as JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("NaN and infinities are no JSON")
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            _finite(part)
+    return value
+
+
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
 
 
 class Sampling(Message):
@@ -55,7 +69,7 @@ class Sampling(Message):
     """Samples for one prompt. Each takes a seat's worth of memory in the engine."""
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     ignore_eos: bool = False
-    json_schema: dict[str, JsonValue] | None = None
+    json_schema: JsonObject | None = None
     regex: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     choice: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1024)] | None = None
     grammar: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
@@ -92,7 +106,7 @@ class Request(Sampling):
     route: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     return_token_ids: bool = False
     created_at: float | None = None
-    metadata: dict[str, JsonValue] | None = None
+    metadata: JsonObject | None = None
 
     @model_validator(mode="after")
     def _one_prompt_one_deadline(self) -> Self:

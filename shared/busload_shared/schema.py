@@ -8,9 +8,6 @@ from typing import Any, Literal
 from .request import Request
 from .result import Result
 
-_CONTROL = (r"\p{Cc}", r"\u0000-\u001f\u007f-\u009f")
-"""Not every language's regular expressions know Unicode categories."""
-
 
 def json_schema(message: Literal["request", "result"]) -> str:
     """The schema's text: JSON Schema 2020-12, with the rules over several fields as far as it can say them."""
@@ -19,8 +16,7 @@ def json_schema(message: Literal["request", "result"]) -> str:
         body |= Request.model_json_schema() | {"allOf": _request_rules()}
     else:
         body |= Result.model_json_schema()
-    before, after = (json.dumps(part)[1:-1] for part in _CONTROL)
-    return json.dumps(body, indent=2, ensure_ascii=False).replace(before, after) + "\n"
+    return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
 
 
 def _request_rules() -> list[dict[str, Any]]:

@@ -132,6 +132,20 @@ def test_an_unwritable_cache_says_what_to_set(quick: Path) -> None:
         smollm2_folder(quick.parent / "file" / "cache")
 
 
+@pytest.mark.parametrize(
+    ("flags", "dtype"),
+    [
+        ("flags : fpu avx2 avx512f", "float32"),
+        ("flags : fpu avx512_bf16", "bfloat16"),
+        ("Features : fp bf16", "bfloat16"),
+    ],
+)
+def test_the_dtype_is_what_the_cpu_has_instructions_for(tmp_path: Path, flags: str, dtype: str) -> None:
+    (tmp_path / "cpuinfo").write_text(flags)
+    assert smollm.smollm2_dtype(tmp_path / "cpuinfo") == dtype
+    assert smollm.smollm2_dtype(tmp_path / "none") == "float32"
+
+
 def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch, quick: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(quick))
     assert smollm2_folder().parent == quick / "busload"

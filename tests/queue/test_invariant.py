@@ -84,7 +84,7 @@ def test_a_request_is_in_exactly_one_place(redis_servers: Servers, version: str)
     run_state_machine_as_test(
         lambda: Machine(server),
         settings=settings(
-            max_examples=SOAK or 100,
+            max_examples=SOAK or 80,
             derandomize=not SOAK,
             database=None,
             stateful_step_count=50,

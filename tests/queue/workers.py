@@ -47,10 +47,12 @@ class Workers(World):
         )
 
     @precondition(lambda self: self.places.leases)
-    @rule(data=st.data())
-    def claim_again(self, data: st.DataObject) -> None:
-        batch = data.draw(st.sampled_from(sorted(self.places.leases)))
-        again = self.ask(batch, size=data.draw(st.integers(1, 5)))
+    @rule(data=st.data(), size=st.integers(1, 5))
+    def claim_again(self, data: st.DataObject, size: int) -> None:
+        self.asking_again_gives_the_same(data.draw(st.sampled_from(sorted(self.places.leases))), size)
+
+    def asking_again_gives_the_same(self, batch: str, size: int) -> None:
+        again = self.ask(batch, size=size)
         assert isinstance(again, Claim)
         assert [seat.element for seat in again.seats] == self.places.rows(batch)
         held = {seat.index: seat.element for seat in self.claims[batch].seats}
@@ -69,6 +71,8 @@ class Workers(World):
             record = result(name, worker=str(self.count)) if name else b""
             rows.append(Delivery(seat.index, name, "succeeded", "", record, dead))
         self.send(claim.batch, rows)
+        if claim.batch in self.look().leases:
+            self.asking_again_gives_the_same(claim.batch, 1)
 
     @precondition(lambda self: self.written)
     @rule(data=st.data())

@@ -81,7 +81,7 @@ class World(RuleBasedStateMachine):
     def begin(self, names: list[str]) -> None:
         """Enough for full batches."""
         self.submit(names[:5], limit=100)
-        self.push([*names[5:], *TWINS, b"junk %d"])
+        self.push([*names[5:], *TWINS, *TWINS, b"junk %d"])
 
     @rule(names=name_lists, limit=st.sampled_from([3, 100]))
     def submit(self, names: list[str], limit: int) -> None:

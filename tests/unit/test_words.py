@@ -24,6 +24,7 @@ FORBIDDEN = {
 ALLOWED = {
     # PyTorch's CPU build is on no other index.
     "ops/install.sh": PYTORCH_HOST,
+    "ops/docker/worker.Dockerfile": PYTORCH_HOST,
 }
 
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import random
 import secrets
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 
 from redis.asyncio import Redis
 
@@ -16,6 +16,7 @@ from busload_shared.errors import BusloadUnavailable
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim, NotYet
 
+from .ending import end
 from .logs import fields
 from .policy import pause_ms
 from .settings import Settings
@@ -95,13 +96,11 @@ class Boarding:
                 logger.info("handed back a claim whose reply was lost", extra=fields(batch=batch, rows=rows))
 
 
-async def _first(*waits: Awaitable[object]) -> object:
+async def _first(*waits: Coroutine[object, object, object]) -> object:
     """The result of whichever ends first; the others are cancelled. Errors of the first are raised."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return next(iter(done)).result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(tasks)

@@ -43,12 +43,6 @@ class Outbox:
         if self._pump is not None:
             await self._pump
 
-    def discard(self) -> None:
-        """Forget what has not left: the batch is somebody else's now, or time is up."""
-        self._waiting.clear()
-        if self._pump is not None:
-            self._pump.cancel()
-
     async def _send_all(self) -> None:
         while self._waiting:
             chunk, self._waiting = self._waiting[:CHUNK], self._waiting[CHUNK:]

@@ -16,6 +16,7 @@ from busload_shared.replies import Claim
 from .admission import admit
 from .answers import Ride
 from .boarding import Boarding
+from .ending import end
 from .engine_keeper import EngineKeeper
 from .engines.protocol import Engine
 from .housekeeping import Housekeeper
@@ -192,9 +193,7 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._previous_closed()
-        for task in (*helpers, *self._closing):
-            task.cancel()
-        await asyncio.gather(*helpers, *self._closing, return_exceptions=True)
+        await end([*helpers, *self._closing])
         await self._keeper.engine.stop()
         with contextlib.suppress(BusloadUnavailable):
             await self._queue.farewell(self._settings.worker_name)

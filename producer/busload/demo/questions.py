@@ -49,7 +49,7 @@ _QUESTIONS = (
     (40, "Name the three primary colors."),
     (
         32,
-        "Summarize in one sentence: Maria planted beans in spring. She watered them each day, and in summer she ate them.",
+        "Summarize in one sentence: Maria planted beans in spring, watered them each day, and ate them in summer.",
     ),
     (48, "Write one sentence about rain."),
 )

