@@ -45,9 +45,9 @@ fingerprint() { # of all that decides what is installed; the path too, for .venv
   { cat pyproject.toml constraints.txt ops/install.sh 2>/dev/null; pwd; $python -VV; } | sha256sum | cut -d' ' -f1
 }
 
-now_at() { # what pip is busy with, from the end of its log
+now_at() { # now_at BYTES: what pip is busy with, from the end of its log, which had BYTES bytes before this step
   local last
-  last=$(tail -c 4000 "$log" 2>/dev/null | grep -oE '^ *(Collecting|Downloading|Processing|Installing) [^ ]+' \
+  last=$(tail -c "+$(($1 + 1))" "$log" | tail -c 4000 | grep -oE '^ *(Collecting|Downloading|Processing|Installing) [^ ]+' \
     | tail -n 1 | sed -E 's/^ *//; s|[^ ]*/||' || true)
   if [ "$last" = "Installing collected" ]; then
     last="unpacked $(find .venv/lib -maxdepth 3 -name '*.dist-info' 2>/dev/null | wc -l) packages"
@@ -56,7 +56,8 @@ now_at() { # what pip is busy with, from the end of its log
 }
 
 step() { # step TEXT COMMAND...: run it with its output in the log, and show that it is alive
-  local text=$1 began=$SECONDS shown=-1 seconds
+  local text=$1 began=$SECONDS shown=-1 seconds before
+  before=$(stat -c %s "$log")
   shift
   "$@" >>"$log" 2>&1 </dev/null &
   child=$!
@@ -64,9 +65,9 @@ step() { # step TEXT COMMAND...: run it with its output in the log, and show tha
   while kill -0 "$child" 2>/dev/null; do
     seconds=$((SECONDS - began))
     if [ -t 1 ]; then
-      printf '\r\033[Ksetup: %s  %d s  %.40s' "$text" "$seconds" "$(now_at)"
+      printf '\r\033[Ksetup: %s  %d s  %.40s' "$text" "$seconds" "$(now_at "$before")"
     elif [ $((seconds / 20)) -gt $((shown / 20)) ] && [ "$seconds" -gt 0 ]; then
-      echo "setup: $text, $seconds s so far, $(now_at)"
+      echo "setup: $text, $seconds s so far $(now_at "$before")"
     fi
     shown=$seconds
     sleep 0.3

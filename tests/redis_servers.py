@@ -53,8 +53,7 @@ class Server:
         """`more` are settings beside those of all our servers."""
         self.version = version
         self.folder = Path(tempfile.mkdtemp(prefix="busload-redis-"))
-        self.port = _free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._take_port()
         self.unix_url = f"unix://{self.folder}/redis.sock?db=0"
         self._binary = binary
         self._more = more or {}
@@ -65,7 +64,21 @@ class Server:
         return redis.Redis(port=self.port, socket_timeout=20)
 
     def start(self) -> None:
-        """Start and wait until it answers."""
+        """Start and wait until it answers; on another port when somebody else took ours before its first start."""
+        for _ in range(5):
+            self._launch()
+            if self._answers():
+                return
+            self.stop()
+            self._take_port()
+        log = self.folder / "log"
+        raise RuntimeError(f"{self._binary} does not start: {log.read_text()[-500:] if log.exists() else 'no log'}")
+
+    def _take_port(self) -> None:
+        self.port = _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+
+    def _launch(self) -> None:
         options = {
             "bind": "127.0.0.1",
             "port": self.port,
@@ -80,19 +93,17 @@ class Server:
         words = [str(word) for name, value in options.items() for word in ("--" + name, value)]
         command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(self._binary), *words]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self._until_it_answers()
 
-    def _until_it_answers(self) -> None:
+    def _answers(self) -> bool:
+        """Wait for an answer; False when the process ended instead, or when the answer is not its own."""
         give_up = time.monotonic() + 20
-        while time.monotonic() < give_up:
+        while time.monotonic() < give_up and self._process is not None and self._process.poll() is None:
             try:
                 with self.client() as client:
-                    client.ping()
-                return
+                    return int(client.info("server")["process_id"]) == self._process.pid
             except redis.ConnectionError:  # not up yet, or loading
                 time.sleep(0.01)
-        log = self.folder / "log"
-        raise RuntimeError(f"{self._binary} does not start: {log.read_text()[-500:] if log.exists() else 'no log'}")
+        return False
 
     def stop(self) -> None:
         """End it at once, as kill -9 does."""

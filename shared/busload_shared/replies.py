@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from .element import Element
-from .result import ErrorCode, Result, Status, Trigger
+from .result import Result, Status, Trigger
 
 SubmitState = Literal["queued", "waiting", "running", "answered", "full"]
 """`queued`: new, and in the queue now. `waiting`, `running`, `answered`: the id was known, nothing was added.
@@ -18,6 +18,7 @@ SubmitState = Literal["queued", "waiting", "running", "answered", "full"]
 State = Literal["unknown", "waiting", "running", "answered", "expired"]
 CancelState = Literal["answered", "cancelled", "running", "unknown"]
 WorkerState = Literal["starting", "ready", "restarting", "draining"]
+"""What this version's workers say; a newer one may say something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class WorkerInfo(_Record):
     """
 
     name: str
-    state: WorkerState
+    state: str
     engine: str = ""
     model: str = ""
     version: str = ""
@@ -144,11 +145,13 @@ class QueueInfo(_Record):
         return (self.waiting + self.retry) / self.rows_per_s if self.rows_per_s else None
 
 
-class DeadLetter(_Record):
+class DeadLetter(BaseModel):
     """A request that will not be run again, with the evidence. `payload` is base64 where it is no UTF-8."""
 
+    model_config = ConfigDict(frozen=True, extra="allow")  # a newer worker's letter is found by its very bytes
+
     id: str | None
-    code: ErrorCode
+    code: str
     message: str
     at_ms: float
     enqueued_ms: float

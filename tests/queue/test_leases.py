@@ -91,6 +91,18 @@ async def test_deleted_batches_and_leases_are_repaired_together(queue: Queue) ->
     assert await queue.redis.exists(queue.keys.batches, queue.keys.leases, queue.keys.inflight) == 0
 
 
+async def test_a_repaired_batch_is_no_evidence_against_its_last_row(queue: Queue) -> None:
+    """It is not known any more how many rode in it."""
+    await submit(queue, "a", "b")
+    claim = await board(queue, "b1", lease=100)
+    await queue.deliver("b1", [answer(claim.seats[1])], ttl_s=60)
+    await queue.redis.delete(queue.keys.batches)
+    await queue.audit(grace_ms=30)
+    await queue.release("b1")
+    (seat,) = (await board(queue, "b2")).seats
+    assert (seat.element.attempts, seat.element.lone_deaths) == (1, 0)
+
+
 async def test_an_audit_of_a_sound_queue_changes_nothing(queue: Queue) -> None:
     """Q7: what is leased is never touched."""
     await submit(queue, "a", "b", "c")

@@ -126,7 +126,9 @@ class Workers(World):
 
     def died(self, batch: str) -> int:
         rows = self.places.rows(batch)
+        alone = bool(rows) and self.places.size(batch) == 1
+        assert not alone or len(self.claims[batch].seats) == 1, "who rode with others did not die alone"
         for element in rows:
             self.deaths[element.payload] += 1
-            self.lone_deaths[element.payload] += self.places.size(batch) == 1
+            self.lone_deaths[element.payload] += alone
         return len(rows)

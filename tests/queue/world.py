@@ -83,7 +83,7 @@ class World(RuleBasedStateMachine):
         self.submit(names[:5], limit=100)
         self.push([*names[5:], *TWINS, *TWINS, b"junk %d"])
 
-    @rule(names=name_lists, limit=st.sampled_from([3, 100]))
+    @rule(names=name_lists, limit=st.sampled_from([1, 3, 6, 10, 100]))
     def submit(self, names: list[str], limit: int) -> None:
         stamped = {e.id for e in self.places.elements}
         depth = len(self.places.waiting)
@@ -96,8 +96,10 @@ class World(RuleBasedStateMachine):
             if state == "full":
                 assert depth >= limit
             if state == "queued":
+                assert depth < limit
                 depth += 1
                 self.accept(name)
+                stamped.add(name)
 
     def accept(self, name: str) -> None:
         self.pushed[name] += 1  # only a shell, when it is answered already
@@ -161,6 +163,8 @@ class World(RuleBasedStateMachine):
         before = len(self.places.waiting)
         assert self.run(self.queue.redrive(dead))
         put_back = len(self.look().waiting) > before
+        if dead.model_dump_json().encode() not in self.places.dead:
+            assert not self.run(self.queue.redrive(dead)), "a letter goes once"
         if dead.id is None:
             assert put_back
             self.buried.remove(dead.payload_bytes)

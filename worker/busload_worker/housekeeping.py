@@ -81,11 +81,12 @@ class Housekeeper:
     async def _take_back(self) -> None:
         if time.monotonic() < self._reclaim_from:
             return
-        for taken in await self._queue.reclaim():
-            logger.warning(
-                "took back a batch whose worker fell silent",
-                extra=fields(batch=taken.batch, claim=taken.meta, rows=taken.rows),
-            )
+        while lapsed := await self._queue.reclaim():
+            for taken in lapsed:
+                logger.warning(
+                    "took back a batch whose worker fell silent",
+                    extra=fields(batch=taken.batch, claim=taken.meta, rows=taken.rows),
+                )
 
     async def _audit(self) -> None:
         if time.monotonic() < self._audit_at:

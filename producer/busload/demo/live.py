@@ -22,6 +22,7 @@ from .view import Board, Tell, latency, printable, seconds, shown_answer
 
 _TRIGGER_STYLES = {"full": "green", "timeout": "yellow", "drain": "magenta", "retry": "red"}
 _ANSWER_LINES = 2
+_INDENT = 7
 _WIDEST_BAR = 16
 
 
@@ -62,15 +63,16 @@ class LiveView:
         head.append(printable(shown_question(board.asked[result.id])), style="italic")
         style = "" if result.status == "succeeded" else "bold red"
         self._console.print(head, no_wrap=True, overflow="ellipsis")
-        self._console.print(Padding(self._cut(shown_answer(result), style), (0, 0, 0, 7)))
+        self._console.print(Padding(self._cut(shown_answer(result), style), (0, 0, 0, _INDENT)))
 
     def _cut(self, text: str, style: str) -> Text:
         """The answer's first lines at this width."""
-        lines = Text(text, style=style).wrap(self._console, self._console.width - 7)
+        width = self._console.width - _INDENT
+        lines = Text(text, style=style).wrap(self._console, width)
         if len(lines) > _ANSWER_LINES:
-            last = lines[_ANSWER_LINES - 1]
-            last.append(" ..." if last.cell_len < self._console.width - 12 else "...")
-            last.truncate(self._console.width - 7, overflow="ellipsis")
+            rest = Text(" ".join(line.plain.strip() for line in lines[_ANSWER_LINES - 1 :]), style=style)
+            rest.truncate(width, overflow="ellipsis")
+            lines[_ANSWER_LINES - 1] = rest
         return Text("\n").join(lines[:_ANSWER_LINES])
 
 

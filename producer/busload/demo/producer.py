@@ -106,7 +106,7 @@ async def ask_one_by_one(client: AsyncClient, requests: Sequence[Request], view:
     results: list[Result] = []
     if requests:
         with view.step(
-            "For comparison, one by one:", f"{len(requests)} of them once more, one by one, for comparison"
+            "One by one, for comparison:", f"{len(requests)} of them once more, one by one, for comparison"
         ) as tell:
             for request in requests:
                 tell(f"{len(results) + 1} of {len(requests)}")
