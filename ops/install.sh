@@ -110,6 +110,7 @@ main() {
   make_venv
   [ "$(cat $stamp 2>/dev/null)" != "$(fingerprint)" ] || return 0
   export PIP_NO_INPUT=1 PIP_NO_COLOR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+  rm -f "$stamp"
   : >"$log"
   echo "setup: the first time takes 1 to 5 minutes and 3 GB: vLLM, PyTorch, a small model, tools"
   step "1/4 pip" "${pip[@]}" 'pip>=25.1'

@@ -7,7 +7,7 @@
     {L}:batches          HASH    batch -> size, trigger, claimed at, worker; `batch#left`   deliver, reclaim
     {L}:dead             LIST    dead letters, newest left                                  redrive, purge
     {L}:result:<id>      STRING  exactly one Result                                         expiry
-    {L}:state:<id>       STRING  `w` waiting, `r batch:i` running, `d` done                 expiry
+    {L}:state:<id>       STRING  `w` waiting, `r batch:i` ran or runs, `d` cancelled                 expiry
     {L}:cancel:<id>      STRING  a cancel that holds while no worker is up                  expiry
     {L}:workers          ZSET    worker -> last heartbeat, Unix ms                          its own expiry
     {L}:worker:<name>    STRING  what the worker is and does                                expiry

@@ -28,6 +28,9 @@ from .replies import (
 )
 from .result import Result
 
+KNOWN_MS = 604_800_000
+"""A waiting request's state key lives for a week, as in lua/lib/common.lua."""
+
 DEAD_LETTERS_KEPT = 10_000
 """Older dead letters are dropped; their error results are not."""
 
@@ -65,7 +68,7 @@ class Queue:
 
     async def stamp(self) -> bool:
         """Give raw elements their arrival time; False when Redis has no memory for it."""
-        keys = [self.keys.queue, self.keys.state(""), self.keys.result("")]
+        keys = [self.keys.queue, self.keys.state(""), self.keys.result(""), self.keys.inflight]
         return bool(await self._run("stamp", keys, [self._now()]))
 
     async def claim(
@@ -77,9 +80,13 @@ class Queue:
         max_wait_ms: float,
         lease_ms: float,
         drain: bool = False,
+        keep_ms: int = KNOWN_MS,
     ) -> Claim | NotYet:
-        """Claim a batch under the name `batch` if one leaves now. The same name again gives the same rows."""
-        args = [self._now(), batch, worker, max_batch_size, max_wait_ms, lease_ms, int(drain)]
+        """Claim a batch under the name `batch` if one leaves now. The same name again gives the same rows.
+
+        For `keep_ms` from now an id whose result has expired is told from one that was never here.
+        """
+        args = [self._now(), batch, worker, max_batch_size, max_wait_ms, lease_ms, int(drain), keep_ms]
         outcome, now, depth, *rest = await self._run("claim", self._claim_keys, args)
         if outcome == b"wait":
             return NotYet(float(now), depth, float(rest[0]) if rest[0] else None)

@@ -80,8 +80,7 @@ class Sampling(Message):
             raise ValueError(f"min_tokens ({self.min_tokens}) is over max_tokens ({self.max_tokens})")
         if self.n > 1 and self.temperature == 0:
             raise ValueError("n > 1 needs temperature > 0: greedy samples are all the same")
-        shapes = (self.json_schema, self.regex, self.choice, self.grammar)
-        if sum(shape is not None for shape in shapes) > 1:
+        if (self.json_schema, self.regex, self.choice, self.grammar).count(None) < 3:
             raise ValueError("give at most one of json_schema, regex, choice, grammar")
         return self
 
@@ -110,8 +109,7 @@ class Request(Sampling):
 
     @model_validator(mode="after")
     def _one_prompt_one_deadline(self) -> Self:
-        prompts = (self.prompt, self.prompt_token_ids, self.messages)
-        if sum(prompt is not None for prompt in prompts) != 1:
+        if (self.prompt, self.prompt_token_ids, self.messages).count(None) != 2:
             raise ValueError("give exactly one of prompt, prompt_token_ids, messages")
         if self.deadline is not None and self.ttl_s is not None:
             raise ValueError("give deadline or ttl_s, not both")

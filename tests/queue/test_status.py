@@ -39,11 +39,11 @@ async def test_nobody_to_ask_about_is_no_error(queue: Queue) -> None:
     assert await queue.cancels([]) == set()
 
 
-async def test_a_request_whose_flight_was_deleted_by_hand_is_unknown(queue: Queue) -> None:
+async def test_a_request_whose_flight_was_deleted_by_hand_ran_and_has_no_result_any_more(queue: Queue) -> None:
     await submit(queue, "a")
     await board(queue, "b1")
     await queue.redis.delete(queue.keys.inflight)
-    assert await states(queue, "a") == ["unknown"]
+    assert await states(queue, "a") == ["expired"]
 
 
 async def test_stored_results_come_in_the_order_asked(queue: Queue) -> None:

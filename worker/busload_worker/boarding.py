@@ -24,6 +24,9 @@ from .vitals import Vitals
 
 logger = logging.getLogger("busload.boarding")
 
+DAY_S = 86_400
+"""A claimed id is known for twice its result's life, a day at least: so long `expired` is told from `unknown`."""
+
 POLL_S = 0.02
 """Between looks where Redis cannot block for us: at maxmemory it refuses the blocking peek."""
 
@@ -62,6 +65,7 @@ class Boarding:
                 max_batch_size=s.max_batch_size,
                 max_wait_ms=s.max_wait_ms,
                 lease_ms=s.lease_s * 1000,
+                keep_ms=int(max(2 * s.result_ttl_s, DAY_S) * 1000),
             )
         except BusloadUnavailable as error:
             logger.error("cannot claim: %s", error, extra=fields(queue=s.queue))

@@ -4,11 +4,12 @@
 --
 -- KEYS  1 list  2 retry  3 inflight  4 leases  5 batches  6 stats  7 state prefix  8 result prefix
 --       9 cancel prefix (prefixes of keys whose ids are known only once popped; one slot, by the hash tag)
--- ARGV  1 now ms or ''  2 batch  3 worker  4 max_batch_size  5 max_wait_ms  6 lease ms  7 '1' to drain
+-- ARGV  1 now ms or ''  2 batch  3 worker  4 max_batch_size  5 max_wait_ms  6 lease ms  7 '1' to drain  8 ms to keep
+--       the state keys of the rows from now on
 -- Returns {'wait', now, depth, ms until the oldest is due or ''}
 --         {'claimed', now, depth left, trigger, claimed at, {for each row: index, '' or 'cancelled', element}}
 local q = { list = KEYS[1], retry = KEYS[2], inflight = KEYS[3], stats = KEYS[6],
-  states = KEYS[7], results = KEYS[8], cancels = KEYS[9] }
+  states = KEYS[7], results = KEYS[8], cancels = KEYS[9], keep_ms = ARGV[8] }
 local leases, batches = KEYS[4], KEYS[5]
 local now, batch, size, wait = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
 local wrong = wrong_type({ [q.list] = 'list', [q.retry] = 'list', [q.inflight] = 'hash', [leases] = 'zset',
@@ -31,7 +32,7 @@ if known then
   return claimed(trigger, at, rows)
 end
 
-stamp_new(q.list, q.states, q.results, now)
+stamp_new(q, now)
 local trigger, left = due(q, size, wait, now, ARGV[7] == '1')
 local suspects = redis.call('LLEN', q.retry) > 0
 if suspects and not (trigger and redis.call('HGET', q.stats, 'lane') == 'retry') then trigger = 'retry' end

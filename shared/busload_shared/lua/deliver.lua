@@ -18,7 +18,6 @@ local function write(row, id, status, reply, result, letter)
   if id ~= '' and not redis.call('SET', KEYS[4 + 2 * row], result, 'NX', 'PX', ttl) then return 0 end
   if letter ~= '' then redis.call('LPUSH', dead, letter) end
   if id == '' then return 1 end
-  redis.call('SET', KEYS[5 + 2 * row], 'd', 'PX', 2 * ttl)
   redis.call('PUBLISH', prefix .. 'done:' .. id, status)
   if reply ~= '' then
     mail[reply] = mail[reply] or {}

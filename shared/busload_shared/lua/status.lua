@@ -13,7 +13,7 @@ for i = 4, #KEYS, 2 do
   elseif where == 'running' then
     detail = string.match(string.sub(state, 3), '^(.*):')
   elseif not where then
-    where = state == 'd' and 'expired' or 'unknown'
+    where = state and string.sub(state, 1, 1) ~= 'w' and 'expired' or 'unknown' -- it ran or was cancelled once
   end
   found[#found + 1], found[#found + 2] = where, detail
 end

@@ -9,26 +9,26 @@ local wrong = wrong_type({ [list] = 'list', [retry] = 'list', [inflight] = 'hash
 if wrong then return redis.error_reply(wrong) end
 local now, limit, reply = now_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local depth, elements, fresh, mine = redis.call('LLEN', list), {}, {}, {}
-local states = {}
-for i = 1, (#KEYS - 3) / 2 do
-  local state_key, result_key = KEYS[2 + 2 * i], KEYS[3 + 2 * i]
+local before_id = string.format('@%.3f 0 0 %s ', now, reply)
+local states, state_keys, result_keys = {}, every_second(KEYS, 4), every_second(KEYS, 5)
+local known, some_answered = texts_at(state_keys), any_exists(result_keys)
+for i, state_key in ipairs(state_keys) do
   local id, payload = ARGV[2 + 2 * i], ARGV[3 + 2 * i]
-  local state = redis.call('GET', state_key)
   if mine[id] then
     states[i] = 'waiting'
-  elseif redis.call('EXISTS', result_key) == 1 then
+  elseif some_answered and redis.call('EXISTS', result_keys[i]) == 1 then
     states[i] = 'answered'
   else
-    states[i] = held(state, list, retry, inflight)
+    states[i] = held(known[i], list, retry, inflight)
     if not states[i] and depth + #elements >= limit then states[i] = 'full' end
     if not states[i] then
       states[i], mine[id] = 'queued', true
-      elements[#elements + 1], fresh[#fresh + 1] = stamped(now, 0, 0, reply, id, payload), state_key
+      elements[#elements + 1], fresh[#fresh + 1] = before_id .. id .. ' ' .. payload, state_key
     end
   end
 end
-for i = 1, #elements, 1000 do
-  depth = redis.call('LPUSH', list, unpack(elements, i, math.min(i + 999, #elements)))
+for i = 1, #elements, CHUNK do
+  depth = redis.call('LPUSH', list, unpack(elements, i, math.min(i + CHUNK - 1, #elements)))
 end
 for _, key in ipairs(fresh) do redis.call('SET', key, 'w ' .. reply, 'PX', WAITING_MS) end
 return { clock(now), depth, states }

@@ -22,48 +22,85 @@ local function due(q, size, wait, now, drain)
   return false, clock(left)
 end
 
+-- The popped elements, oldest first, as rows: element, id, where the JSON begins. One that was never stamped gets a
+-- header, and is as old as its newer neighbour.
+local function as_rows(q, popped, now)
+  local rows, arrival = {}, nil
+  for i = #popped, 1, -1 do
+    local own, _, _, _, id, from = header(popped[i])
+    if not own then
+      id = id_of(popped[i])
+      arrival = arrival or oldest_arrival(q.list)
+      if not arrival or arrival == 0 then arrival = now end
+      adopt(q, id)
+      local raw = popped[i]
+      popped[i] = stamped(arrival, 0, 0, '', id, raw)
+      from = #popped[i] - #raw + 1
+    end
+    rows[i], arrival = { element = popped[i], id = id, from = from }, own or arrival
+  end
+  return rows
+end
+
+-- Ask for what is known of all rows at once; q tells then whether any of them is answered or cancelled.
+local function look_up(q, rows)
+  local states, results, cancels = {}, {}, {}
+  for _, row in ipairs(rows) do
+    if row.id ~= '' then
+      local at = #states + 1
+      states[at], results[at], cancels[at] = q.states .. row.id, q.results .. row.id, q.cancels .. row.id
+    end
+  end
+  local found, at = texts_at(states), 0
+  q.answered, q.cancelled = any_exists(results), any_exists(cancels)
+  for _, row in ipairs(rows) do
+    if row.id ~= '' then
+      at = at + 1
+      row.state = found[at]
+    end
+  end
+end
+
 -- '' to run the row, 'cancelled' to answer it unrun, 'drop' when its id is answered, or the same bytes are in flight.
 -- Other bytes under an id in flight do board: a producer's mistake or forgery never makes another's request vanish,
 -- and the first result wins.
-local function verdict(q, id, payload)
-  if id == '' then return '' end
-  if redis.call('EXISTS', q.results .. id) == 1 then return 'drop' end
-  local state = text_at(q.states .. id)
-  if state == 'd' then return 'drop' end -- answered, and the result has expired since
-  local twin = state and string.sub(state, 1, 1) == 'r' and redis.call('HGET', q.inflight, string.sub(state, 3))
-  if twin and string.sub(twin, -#payload - 1) == ' ' .. payload then return 'drop' end
-  return redis.call('EXISTS', q.cancels .. id) == 1 and 'cancelled' or ''
+local function verdict(q, row, aboard)
+  if row.id == '' then return '' end
+  if row.state == 'd' or q.answered and redis.call('EXISTS', q.results .. row.id) == 1 then return 'drop' end
+  local twin = aboard[row.id]
+  if not twin and row.state and string.sub(row.state, 1, 1) == 'r' then
+    twin = redis.call('HGET', q.inflight, string.sub(row.state, 3))
+  end
+  if twin then
+    local payload = string.sub(row.element, row.from)
+    if string.sub(twin, -#payload - 1) == ' ' .. payload then return 'drop' end
+  end
+  return q.cancelled and redis.call('EXISTS', q.cancels .. row.id) == 1 and 'cancelled' or ''
 end
 
--- Give popped elements, oldest first, their headers. One that was never stamped is as old as its newer neighbour.
-local function with_headers(q, popped, now)
-  local arrival
-  for i = #popped, 1, -1 do
-    local own = header(popped[i])
-    if not own then
-      local id = id_of(popped[i])
-      arrival = arrival or oldest_arrival(q.list)
-      if not arrival or arrival == 0 then arrival = now end
-      adopt(q.states, q.results, id)
-      popped[i] = stamped(arrival, 0, 0, '', id, popped[i])
+-- Hold rows in flight and add them to `seats`: index, flag, element for each. Returns how many will run. Two
+-- copies of one request never board together: the second finds the first aboard.
+local function seat(q, seats, rows, batch)
+  local live, held, aboard = 0, {}, {}
+  look_up(q, rows)
+  for _, row in ipairs(rows) do
+    local flag, index = verdict(q, row, aboard), #seats / 3
+    if flag == 'drop' then
+      count(q.stats, 'dropped', 1)
+    else
+      local field = batch .. ':' .. index
+      held[#held + 1], held[#held + 2], aboard[row.id] = field, row.element, row.element
+      if #held == CHUNK then
+        redis.call('HSET', q.inflight, unpack(held))
+        held = {}
+      end
+      seats[#seats + 1], seats[#seats + 2], seats[#seats + 3] = index, flag, row.element
+      if flag == '' then live = live + 1 end
+      if row.id ~= '' then redis.call('SET', q.states .. row.id, 'r ' .. field, 'PX', q.keep_ms) end
     end
-    arrival = own or arrival
   end
-  return popped
-end
-
--- Hold one row in flight. Two copies of one request never board together: the second finds the first in flight.
-local function seat(q, rows, element, batch)
-  local _, _, _, _, id, from = header(element)
-  local flag, index = verdict(q, id, string.sub(element, from)), #rows / 3
-  if flag == 'drop' then
-    count(q.stats, 'dropped', 1)
-    return 0
-  end
-  redis.call('HSET', q.inflight, batch .. ':' .. index, element)
-  if id ~= '' then redis.call('SET', q.states .. id, 'r ' .. batch .. ':' .. index, 'PX', WAITING_MS) end
-  rows[#rows + 1], rows[#rows + 2], rows[#rows + 3] = index, flag, element
-  return flag == '' and 1 or 0
+  if #held > 0 then redis.call('HSET', q.inflight, unpack(held)) end
+  return live
 end
 
 -- Pop one group of suspects. What is more than a batch may hold stays a group in its place.
@@ -75,7 +112,7 @@ local function board_suspects(q, size, batch, now)
     got[i] = string.gsub(got[i], '^=%d+ ', '', 1)
     if i > size then redis.call('RPUSH', q.retry, mark .. table.remove(got)) end
   end
-  for _, element in ipairs(with_headers(q, got, now)) do seat(q, rows, element, batch) end
+  seat(q, rows, as_rows(q, got, now), batch)
   return rows
 end
 
@@ -86,7 +123,7 @@ local function board(q, size, batch, now)
     local got = redis.call('RPOP', q.list, size - live)
     if not got or #got == 0 then break end
     popped = popped + #got
-    for _, element in ipairs(with_headers(q, got, now)) do live = live + seat(q, rows, element, batch) end
+    live = live + seat(q, rows, as_rows(q, got, now), batch)
   end
   return rows
 end

@@ -12,6 +12,32 @@ end
 
 local function clock(ms) return string.format('%.3f', ms) end
 
+local function every_second(words, from)
+  local picked = {}
+  for i = from, #words, 2 do picked[#picked + 1] = words[i] end
+  return picked
+end
+
+local CHUNK = 1000 -- Lua cannot unpack more than some thousand values into one call
+
+-- The values at many keys, false where there is none or it is no string.
+local function texts_at(keys)
+  local found = {}
+  for i = 1, #keys, CHUNK do
+    for _, text in ipairs(redis.call('MGET', unpack(keys, i, math.min(i + CHUNK - 1, #keys)))) do
+      found[#found + 1] = text
+    end
+  end
+  return found
+end
+
+local function any_exists(keys)
+  for i = 1, #keys, CHUNK do
+    if redis.call('EXISTS', unpack(keys, i, math.min(i + CHUNK - 1, #keys))) > 0 then return true end
+  end
+  return false
+end
+
 -- Lua has no rollback: every script checks its keys' types before it writes anything.
 local function wrong_type(expected)
   for key, want in pairs(expected) do
@@ -35,7 +61,7 @@ local function count(stats, name, by) redis.pcall('HINCRBY', stats, name, by) en
 -- be ours are a producer's.
 local function header(element)
   local arrival, attempts, lone, reply, id, from =
-    string.match(string.sub(element, 1, 2048), '^@(%d+%.%d+) (%d+) (%d+) (%S*) (%S*) ()')
+    string.match(#element > 4096 and string.sub(element, 1, 2048) or element, '^@(%d+%.%d+) (%d+) (%d+) (%S*) (%S*) ()')
   if not arrival or #arrival > 20 or #attempts > 9 or #lone > 9 then return nil end
   return tonumber(arrival), tonumber(attempts), tonumber(lone), reply, id, from
 end

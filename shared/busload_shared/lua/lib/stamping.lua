@@ -10,23 +10,25 @@ local function id_of(payload)
 end
 
 -- The id of a raw element waits from now on, unless it is answered, or waits or runs already.
-local function adopt(states, results, id)
-  if id == '' or redis.call('EXISTS', results .. id) == 1 then return end
-  local state = text_at(states .. id)
-  if not state or state == 'd' then redis.call('SET', states .. id, 'w ', 'PX', WAITING_MS) end
+local function adopt(q, id)
+  if id == '' or redis.call('EXISTS', q.results .. id) == 1 then return end
+  local state = text_at(q.states .. id) or 'd'
+  local kind = string.sub(state, 1, 1)
+  local runs = kind == 'r' and redis.call('HEXISTS', q.inflight, string.sub(state, 3)) == 1
+  if kind ~= 'w' and not runs then redis.call('SET', q.states .. id, 'w ', 'PX', WAITING_MS) end
 end
 
 -- Stamp the raw elements that stand together at the left end; false when memory does not allow it.
-local function stamp_new(list, states, results, now)
+local function stamp_new(q, now)
   local at, width = 0, 1
   while at < 1024 do
-    local block = redis.call('LRANGE', list, at, at + width - 1)
+    local block = redis.call('LRANGE', q.list, at, at + width - 1)
     for i, element in ipairs(block) do
       if header(element) then return true end
       local id = id_of(element)
-      local done = redis.pcall('LSET', list, at + i - 1, stamped(now, 0, 0, '', id, element))
+      local done = redis.pcall('LSET', q.list, at + i - 1, stamped(now, 0, 0, '', id, element))
       if type(done) == 'table' and done.err then return false end
-      adopt(states, results, id)
+      adopt(q, id)
     end
     if #block < width then return true end
     at, width = at + width, 32
