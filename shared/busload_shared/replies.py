@@ -30,11 +30,10 @@ class Submitted:
     states: tuple[SubmitState, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(NamedTuple):
     """One claimed row: its place in the batch, and whether a cancel was found for it."""
 
-    index: int
+    position: int
     element: Element
     cancelled: bool
 

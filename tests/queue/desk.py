@@ -47,7 +47,7 @@ class Desk:
             status = "cancelled" if seat.cancelled else "succeeded"
             outputs = (Output(index=0, text=said, finish_reason="stop"),)
             result = Result(id=seat.element.id, status=status, outputs=outputs).model_dump_json().encode()
-            rows.append(Delivery(seat.index, seat.element.id, status, seat.element.reply, result))
+            rows.append(Delivery(seat.position, seat.element.id, status, seat.element.reply, result))
         await self.queue.deliver(claim.batch, rows, ttl_s=ttl_s)
 
     async def answer_next(self, text: str | None = None, *, ttl_s: float = 60.0) -> Claim:

@@ -56,7 +56,7 @@ def result(name: str, status: Status = "succeeded", **more: Any) -> bytes:
 def answer(seat: Seat, status: Status = "succeeded", *, worker: str = WORKER, letter: bytes = b"") -> Delivery:
     """The delivery of one row."""
     element = seat.element
-    return Delivery(seat.index, element.id, status, element.reply, result(element.id, status, worker=worker), letter)
+    return Delivery(seat.position, element.id, status, element.reply, result(element.id, status, worker=worker), letter)
 
 
 async def deliver(queue: Queue, claim: Claim, *, ttl: float = 60) -> list[bool]:
@@ -81,7 +81,7 @@ async def bury(queue: Queue, claim: Claim) -> list[bool]:
         name = seat.element.id
         dead = letter(name or None, seat.element.payload).model_dump_json().encode()
         rows.append(
-            Delivery(seat.index, name, "failed", "", result(name, "failed", error=error) if name else b"", dead)
+            Delivery(seat.position, name, "failed", "", result(name, "failed", error=error) if name else b"", dead)
         )
     return await queue.deliver(claim.batch, rows, ttl_s=60)
 

@@ -82,7 +82,7 @@ async def test_of_two_elements_with_one_id_and_other_bytes_the_first_result_stay
     await push(queue, body("a"), body("a", prompt="other"))
     claim = await board(queue, "b1")
     assert [seat.element.payload for seat in claim.seats] == [body("a"), body("a", prompt="other")]
-    rows = [answer(seat, worker=f"for {seat.index}") for seat in claim.seats]
+    rows = [answer(seat, worker=f"for {seat.position}") for seat in claim.seats]
     assert await queue.deliver("b1", rows, ttl_s=60) == [True, False]
     assert await queue.results(["a"]) == [rows[0].result]
     assert await queue.redis.exists(queue.keys.inflight, queue.keys.batches, queue.keys.leases) == 0

@@ -55,8 +55,8 @@ class Workers(World):
         again = self.ask(batch, size=size)
         assert isinstance(again, Claim)
         assert [seat.element for seat in again.seats] == self.places.rows(batch)
-        held = {seat.index: seat.element for seat in self.claims[batch].seats}
-        assert all(held[seat.index] == seat.element for seat in again.seats)
+        held = {seat.position: seat.element for seat in self.claims[batch].seats}
+        assert all(held[seat.position] == seat.element for seat in again.seats)
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), bury=st.booleans())
@@ -69,7 +69,7 @@ class Workers(World):
             name, payload = seat.element.id, seat.element.payload
             dead = letter(name or None, payload).model_dump_json().encode() if bury or not name else b""
             record = result(name, worker=str(self.count)) if name else b""
-            rows.append(Delivery(seat.index, name, "succeeded", "", record, dead))
+            rows.append(Delivery(seat.position, name, "succeeded", "", record, dead))
         self.send(claim.batch, rows)
         if claim.batch in self.look().leases:
             self.asking_again_gives_the_same(claim.batch, 1)

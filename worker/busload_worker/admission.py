@@ -8,7 +8,7 @@ from pydantic_core import from_json
 
 from busload_shared.errors import RequestInvalid
 from busload_shared.replies import Delivery, Seat
-from busload_shared.request import Request, parse_request
+from busload_shared.request import Request, made, parse_request
 from busload_shared.result import ResultError
 
 from .answers import POISON_LONE_DEATHS, Ride, dead_letter, delivery, unrun
@@ -31,8 +31,8 @@ def admit(ride: Ride, now_ms: float) -> Admission:
         looked = _look_at(seat, now_ms)
         if isinstance(looked, Request):
             # the request was validated a moment ago: no second look at it on the hot path
-            admission.rows.append(EngineRow.model_construct(index=seat.index, request=looked))
-            admission.seats[seat.index] = (seat, looked)
+            admission.rows.append(made(EngineRow, {"index": seat.position, "request": looked}))
+            admission.seats[seat.position] = (seat, looked)
         else:
             admission.answers.append(_turn_away(ride, seat, *looked, now_ms=now_ms))
     return admission

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from busload_shared.replies import Claim, DeadLetter, Delivery, Seat
-from busload_shared.request import Request
+from busload_shared.request import Request, made
 from busload_shared.result import BatchInfo, ErrorCode, Result, ResultError, Status, Timing
 
 from .engines.protocol import BatchStarted, RowDone
 
 POISON_LONE_DEATHS = 2
 """A request is convicted when it died alone this often: once may be the machine's fault."""
+
+_to_json = Result.__pydantic_serializer__.to_json
 
 
 @dataclass(slots=True)
@@ -31,32 +33,43 @@ class Ride:
     def info(self, position: int) -> BatchInfo:
         """The batch, as the row at `position` reports it."""
         claim = self.claim
-        return BatchInfo(id=claim.batch, size=self.size, position=position, trigger=claim.trigger, tokens=self.tokens)
+        fields = {
+            "id": claim.batch,
+            "size": self.size,
+            "position": position,
+            "trigger": claim.trigger,
+            "tokens": self.tokens,
+        }
+        return made(BatchInfo, fields)
 
 
 def succeeded(ride: Ride, seat: Seat, request: Request, row: RowDone, *, held_ms: float = 0.0) -> Result:
     """The answer to a row that ran to its end."""
     arrival = _arrival(ride, seat)
-    return Result(
-        id=request.id,
-        status="succeeded",
-        outputs=row.outputs,
-        usage=row.usage,
-        batch=ride.info(seat.index),
-        timing=Timing(
-            enqueued_ms=arrival,
-            claimed_ms=ride.claim.claimed_ms,
-            started_ms=ride.started_ms,
-            finished_ms=ride.started_ms + row.ran_ms,
-            waited_ms=ride.started_ms - arrival,
-            run_ms=row.ran_ms,
-            held_ms=held_ms,
-            proof=row.proof,
-        ),
-        worker=ride.worker,
-        attempts=seat.element.attempts + 1,
-        metadata=request.metadata,
-    )
+    timing = {
+        "enqueued_ms": arrival,
+        "claimed_ms": ride.claim.claimed_ms,
+        "started_ms": ride.started_ms,
+        "finished_ms": ride.started_ms + row.ran_ms,
+        "waited_ms": ride.started_ms - arrival,
+        "run_ms": row.ran_ms,
+        "held_ms": held_ms,
+        "proof": row.proof,
+    }
+    result = {
+        "v": 1,
+        "id": request.id,
+        "status": "succeeded",
+        "outputs": row.outputs,
+        "usage": row.usage,
+        "error": None,
+        "batch": ride.info(seat.position),
+        "timing": made(Timing, timing),
+        "worker": ride.worker,
+        "attempts": seat.element.attempts + 1,
+        "metadata": request.metadata,
+    }
+    return made(Result, result)
 
 
 def unrun(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *, now_ms: float) -> Result:
@@ -67,7 +80,7 @@ def unrun(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *
         id=request.id if request else seat.element.id,
         status=statuses.get(error.code, "failed"),
         error=error,
-        batch=ride.info(seat.index),
+        batch=ride.info(seat.position),
         timing=Timing(
             enqueued_ms=arrival,
             claimed_ms=ride.claim.claimed_ms,
@@ -82,8 +95,8 @@ def unrun(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *
 
 def delivery(seat: Seat, result: Result, letter: bytes = b"") -> Delivery:
     """A result on its way to Redis. A row whose id could not be read leaves only its dead letter."""
-    body = result.model_dump_json(exclude_none=True).encode()
-    return Delivery(seat.index, result.id, result.status, seat.element.reply, body, letter)
+    body = _to_json(result, exclude_none=True)
+    return Delivery(seat.position, result.id, result.status, seat.element.reply, body, letter)
 
 
 def dead_letter(ride: Ride, seat: Seat, result: Result, now_ms: float) -> bytes:

@@ -1,4 +1,4 @@
--- include: common stamping boarding rows
+-- include: common stamping triggers seats boarding rows
 -- Decide whether a batch leaves, and claim it in the same step: pop its rows, hold them in flight, lease them.
 -- A batch name that is known returns the same rows again, so that a lost reply loses nothing.
 --
