@@ -8,7 +8,7 @@ VENV := .venv/bin
 ARGS ?=
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 setup: ## Make .venv with Busload, vLLM and the tools (quick when nothing has changed)
 	@ops/install.sh

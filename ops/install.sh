@@ -85,9 +85,9 @@ failed() {
 }
 
 pytorch_index() { # vLLM for CPUs asks for PyTorch's own CPU build; a configured folder of wheels has it already
-  [ -z "${PIP_FIND_LINKS:-}" ] || return 0
-  ! $python -m pip config list | grep -q find-links || return 0
-  printf '%s' '--extra-index-url=https://download.pytorch.org/whl/cpu'
+  local configured
+  configured="${PIP_FIND_LINKS:+find-links} $($python -m pip config list)"
+  [[ $configured == *find-links* ]] || printf '%s' '--extra-index-url=https://download.pytorch.org/whl/cpu'
 }
 
 write_constraints() {

@@ -44,7 +44,7 @@ def demo(  # noqa: PLR0913, PLR0917 - each is an option of the command
     ] = Engine.vllm,
     max_batch_size: Annotated[int, typer.Option(min=1, max=1024, help="Seats in a bus")] = 8,
     max_wait_ms: Annotated[float, typer.Option(min=1, help="Longest the oldest waits for more, ms")] = 300,
-    alone: Annotated[int, typer.Option(min=0, help="Requests to run once more one by one, for comparison")] = 8,
+    alone: Annotated[int, typer.Option(min=0, help="Requests to run once more one by one, for comparison")] = 4,
     seed: Annotated[int, typer.Option(help="Decides when requests arrive")] = 7,
     answer_s: Annotated[float, typer.Option(min=1, help="Give up when answers take longer, s")] = 900,
     keep_log: Annotated[bool, typer.Option("--keep-log", help="Keep the worker's log in busload-demo.log")] = False,

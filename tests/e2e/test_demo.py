@@ -199,3 +199,17 @@ def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
         time.sleep(0.01)
     children.stop_child(child, grace_s=0.1)
     assert child.returncode == -signal.SIGKILL
+
+
+@pytest.mark.engine
+def test_the_demo_runs_on_the_real_model(tmp_path: Path, temporary: dict[str, str]) -> None:
+    prompts = tmp_path / "prompts"
+    prompts.write_text('What is the capital of France?\n{"prompt": "One, two,", "max_tokens": 4}\n')
+    run = subprocess.run(
+        [sys.executable, "-m", "busload", "demo", "--alone", "1", "--prompts", str(prompts)],
+        env=temporary, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "The capital of France is Paris." in run.stdout
+    assert "All 2 requests came back" in run.stdout
+    wait_until_gone(temporary["TMPDIR"])
