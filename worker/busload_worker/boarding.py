@@ -80,7 +80,8 @@ class Boarding:
             return
         s = self._settings
         pause = pause_ms(look, before, max_batch_size=s.max_batch_size, max_wait_ms=s.max_wait_ms)
-        await asyncio.sleep(pause / 1000)
+        # An event loop's sleep rounds up to whole ms. The last one before the oldest is due is spent looking instead.
+        await asyncio.sleep(int(pause) / 1000)
 
     async def _wait_for_first(self, stop: asyncio.Event) -> None:
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from busload_shared.replies import NotYet
 
-LEAST_PAUSE_MS = 0.5
-"""A look costs Redis some tens of microseconds; looking more often than this gains nothing."""
+LEAST_PAUSE_MS = 1.0
+"""A look costs Redis some tens of microseconds; while a batch fills, looking more often than this gains nothing."""
 
 LONGEST_PAUSE_MS = 500.0
 """However long the wait, suspects of a dead worker and a stop are noticed within this."""
@@ -14,13 +14,12 @@ LONGEST_PAUSE_MS = 500.0
 def pause_ms(look: NotYet, before: NotYet | None, *, max_batch_size: int, max_wait_ms: float) -> float:
     """Milliseconds until the next look is worth its cost: the oldest is due, the batch may be full, or an eighth
     of the wait has passed. `before` is the look before this one, from which the arrival rate is read."""
-    pause = max_wait_ms / 8
-    if look.due_in_ms is not None:
-        pause = min(pause, look.due_in_ms)
+    pause = min(LONGEST_PAUSE_MS, max_wait_ms / 8)
     filling = fill_ms(look, before, max_batch_size=max_batch_size)
     if filling is not None:
         pause = min(pause, filling)
-    return min(LONGEST_PAUSE_MS, max(LEAST_PAUSE_MS, pause))
+    pause = max(LEAST_PAUSE_MS, pause)
+    return pause if look.due_in_ms is None else min(pause, look.due_in_ms)
 
 
 def fill_ms(look: NotYet, before: NotYet | None, *, max_batch_size: int) -> float | None:

@@ -118,6 +118,7 @@ class Worker:
         run = BatchRun(ride, admission, outbox, release_rows=self._settings.release == "row")
         if admission.rows:
             await self._ride(run, outbox)
+            await asyncio.sleep(0)  # the last answers leave before the next claim is asked for
         else:
             logger.info("no row of the batch runs", extra=fields(batch=claim.batch, answered=len(admission.answers)))
         await self._previous_closed()
