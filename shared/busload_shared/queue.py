@@ -108,7 +108,7 @@ class Queue:
         keys = [k.inflight, k.leases, k.batches, k.stats, k.dead]
         args: list[Any] = [batch, int(ttl_s * 1000), self._channels, DEAD_LETTERS_KEPT]
         for row in rows:
-            keys += (k.result(row.id), k.state(row.id))
+            keys.append(k.result(row.id))
             args += row
         return [bool(written) for written in await self._run("deliver", keys, args)]
 
@@ -165,17 +165,17 @@ class Queue:
         keys = [self.keys.result(request_id) for request_id in request_ids]
         return list(await self._persist(lambda: self.redis.mget(keys)))
 
-    async def heartbeat(self, info: WorkerInfo, *, ttl_s: float) -> float:
-        """Say that this worker lives. Returns the Redis clock."""
+    async def heartbeat(self, info: WorkerInfo, *, ttl_s: float) -> int:
+        """Say that this worker lives. Returns how many workers do."""
         return await self._heartbeat(info.name, info.model_dump_json(), ttl_s)
 
     async def farewell(self, worker: str) -> None:
         """Take this worker off the list."""
         await self._heartbeat(worker, "", 60.0)
 
-    async def _heartbeat(self, worker: str, record: str, ttl_s: float) -> float:
+    async def _heartbeat(self, worker: str, record: str, ttl_s: float) -> int:
         keys = [self.keys.workers, self.keys.worker(worker)]
-        return float(await self._run("heartbeat", keys, [self._now(), worker, record, int(ttl_s * 1000)]))
+        return int(await self._run("heartbeat", keys, [self._now(), worker, record, int(ttl_s * 1000)]))
 
     async def info(self) -> QueueInfo:
         """The state of the queue and of its workers."""

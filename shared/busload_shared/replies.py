@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -40,7 +41,8 @@ class Seat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A batch that left: its rows are in flight under this worker's lease. `depth` requests still wait."""
+    """A batch that left: its rows are in flight under this worker's lease. `depth` requests still wait. `heard_at` is
+    when the reply came, on the monotonic clock, s."""
 
     batch: str
     now_ms: float
@@ -48,6 +50,11 @@ class Claim:
     depth: int
     trigger: Trigger
     seats: tuple[Seat, ...]
+    heard_at: float = field(default_factory=time.monotonic, compare=False)
+
+    def clock_ms(self) -> float:
+        """The Redis clock now, reckoned from the claim's reply by this process's monotonic clock."""
+        return self.now_ms + (time.monotonic() - self.heard_at) * 1000
 
 
 @dataclass(frozen=True, slots=True)

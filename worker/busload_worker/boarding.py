@@ -27,6 +27,9 @@ logger = logging.getLogger("busload.boarding")
 DAY_S = 86_400
 """A claimed id is known for twice its result's life, a day at least: so long `expired` is told from `unknown`."""
 
+NEVER_MS = 1e12
+"""A wait that never ends by itself: only a full batch leaves, or suspects."""
+
 POLL_S = 0.02
 """Between looks where Redis cannot block for us: at maxmemory it refuses the blocking peek."""
 
@@ -39,31 +42,36 @@ class Boarding:
         self._blocking = blocking
         self._settings = settings
         self._vitals = vitals
+        self._name = _new_name()
 
     async def next_claim(self, stop: asyncio.Event) -> Claim | None:
         """The next batch, or None once `stop` is set; what was claimed by then is handed back in order."""
-        batch = secrets.token_hex(8)
         before: NotYet | None = None
         while not stop.is_set():
-            look = await self._look(batch, stop)
+            look = await self._look(stop, max_wait_ms=self._settings.max_wait_ms)
             if isinstance(look, Claim):
                 return look
             if look is not None:
                 await self._wait_for_more(look, before, stop)
             before = look
-        await self._hand_back(batch)
+        await self._hand_back()
         return None
 
-    async def _look(self, batch: str, stop: asyncio.Event) -> Claim | NotYet | None:
-        """One look; None when Redis is away. The name `batch` stays the same until a claim's reply has come: a
+    async def full_claim(self, stop: asyncio.Event) -> Claim | None:
+        """The next batch if it is full already, at one look: nobody's batch is sealed early for it."""
+        look = await self._look(stop, max_wait_ms=NEVER_MS)
+        return look if isinstance(look, Claim) else None
+
+    async def _look(self, stop: asyncio.Event, *, max_wait_ms: float) -> Claim | NotYet | None:
+        """One look; None when Redis is away. The batch's name stays the same until a claim's reply has come: a
         claim whose reply was lost is found again under it."""
-        s = self._settings
+        s, batch = self._settings, self._name
         try:
             look = await self._queue.claim(
                 batch,
                 worker=s.worker_name,
                 max_batch_size=s.max_batch_size,
-                max_wait_ms=s.max_wait_ms,
+                max_wait_ms=max_wait_ms,
                 lease_ms=s.lease_s * 1000,
                 keep_ms=int(max(2 * s.result_ttl_s, DAY_S) * 1000),
             )
@@ -72,6 +80,8 @@ class Boarding:
             await _first(stop.wait(), asyncio.sleep(random.uniform(0.5, 1.0)))
             return None
         self._vitals.looked(look.now_ms)
+        if isinstance(look, Claim):
+            self._name = _new_name()
         return look
 
     async def _wait_for_more(self, look: NotYet, before: NotYet | None, stop: asyncio.Event) -> None:
@@ -94,11 +104,15 @@ class Boarding:
         if refused:
             await asyncio.sleep(POLL_S)
 
-    async def _hand_back(self, batch: str) -> None:
+    async def _hand_back(self) -> None:
         with contextlib.suppress(BusloadUnavailable):
-            rows = await self._queue.hand_back(batch)
+            rows = await self._queue.hand_back(self._name)
             if rows:
-                logger.info("handed back a claim whose reply was lost", extra=fields(batch=batch, rows=rows))
+                logger.info("handed back a claim whose reply was lost", extra=fields(batch=self._name, rows=rows))
+
+
+def _new_name() -> str:
+    return secrets.token_hex(8)
 
 
 async def _first(*waits: Coroutine[object, object, object]) -> object:

@@ -62,7 +62,7 @@ class EngineKeeper:
         self.engine = engine
         self._vitals = vitals
         self._deaths = 0
-        self._up = False
+        self.up = False
 
     async def first_start(self) -> None:
         """Start. Raises EngineStartFailed: the settings or the model are wrong, and no repeat will help."""
@@ -71,7 +71,7 @@ class EngineKeeper:
 
     async def ensure_up(self, stop: asyncio.Event) -> None:
         """Return once the engine runs, or `stop` is set."""
-        while not self._up and not stop.is_set():
+        while not self.up and not stop.is_set():
             pause = backoff_s(self._deaths)
             logger.warning("engine starts again in %.2f s", pause, extra=fields(deaths=self._deaths))
             await _sleep_unless(stop, pause)
@@ -88,7 +88,7 @@ class EngineKeeper:
 
     def died(self) -> None:
         """The engine's process is gone."""
-        self._up = False
+        self.up = False
         self._deaths += 1
         self._vitals.state = "restarting"
 
@@ -97,7 +97,7 @@ class EngineKeeper:
         self._deaths = 0
 
     def _rise(self) -> None:
-        self._up = True
+        self.up = True
         if self._vitals.state != "draining":
             self._vitals.state = "ready"
 

@@ -60,7 +60,8 @@ class Housekeeper:
     async def tick(self) -> None:
         """One round. A Redis that is away is logged once, and asked again at the next tick."""
         try:
-            await self._queue.heartbeat(self._vitals.record(self._settings, pid=os.getpid()), ttl_s=RECORD_TTL_S)
+            record = self._vitals.record(self._settings, pid=os.getpid())
+            self._vitals.alone = await self._queue.heartbeat(record, ttl_s=RECORD_TTL_S) == 1
             if self._blind:
                 self._sighted()
             await self._queue.stamp()

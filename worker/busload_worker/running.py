@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import aclosing
 
 from busload_shared.replies import Seat
@@ -23,7 +22,7 @@ class BatchRun:
     """Runs the admitted rows of one claim.
 
     With `release_rows` a row's answer leaves the moment the row ends; else all leave together at the end, and
-    each result tells how long it was held. `offset_ms` turns this process's monotonic clock into Redis's.
+    each result tells how long it was held.
     """
 
     def __init__(self, ride: Ride, admission: Admission, outbox: Outbox, *, release_rows: bool) -> None:
@@ -33,12 +32,11 @@ class BatchRun:
         self._outbox = outbox
         self._release_rows = release_rows
         self._ended: list[tuple[Seat, Request, RowDone]] = []
-        self._offset_ms = ride.claim.now_ms - time.monotonic() * 1000
         self.done: BatchDone | None = None
 
     def now_ms(self) -> float:
-        """Unix ms on the Redis clock, as of this batch's claim."""
-        return time.monotonic() * 1000 + self._offset_ms
+        """Unix ms on the Redis clock."""
+        return self.ride.claim.clock_ms()
 
     async def run(self, engine: Engine) -> None:
         """Run to the end. Raises EngineDied or BatchFailed; rows that ended before are answered all the same."""

@@ -17,7 +17,7 @@ RATE_MEMORY = 0.9
 @dataclass(slots=True)
 class Vitals:
     """Mutable, and only ever touched from the worker's event loop. `looked_ms` is Unix ms on the Redis clock,
-    `looked_at` the same moment on the monotonic one."""
+    `looked_at` the same moment on the monotonic one. `alone` while no other worker is on the queue."""
 
     state: WorkerState = "starting"
     engine: EngineInfo | None = None
@@ -31,6 +31,7 @@ class Vitals:
     proofs_broken: int = 0
     looked_ms: float | None = None
     looked_at: float | None = None
+    alone: bool = False
 
     def looked(self, now_ms: float) -> None:
         """The queue has answered a claim."""

@@ -29,6 +29,9 @@ from .vitals import Vitals
 
 logger = logging.getLogger("busload.worker")
 
+OTHERS_FIRST_S = 0.005
+"""How long a busy worker leaves a waiting batch to idle ones before it claims ahead."""
+
 LAST_WORDS_S = 5.0
 """How long the end of a drain may take to hand rows back and say goodbye."""
 
@@ -53,6 +56,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._out_of_time = False
         self._run: BatchRun | None = None
+        self._ahead: Claim | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
 
@@ -76,10 +80,8 @@ class Worker:
             if not self._stop.is_set():
                 raise
         logger.info("ready", extra=fields(queue=self._settings.queue, worker=self._settings.worker_name))
-        while not self._stop.is_set():
-            claim = await self._next_claim()
-            if claim is not None:
-                await self._process(claim)
+        while (claim := await self._next_claim()) is not None:
+            await self._process(claim)
 
     def stop(self) -> None:
         """Drain: claim nothing more, finish the running batch within `drain_s`, hand back what is left."""
@@ -99,12 +101,22 @@ class Worker:
             asyncio.get_running_loop().call_later(LAST_WORDS_S, self._work.cancel)
 
     async def _next_claim(self) -> Claim | None:
+        """The batch to run next; None once we stop, when nothing that was claimed is left in our hands."""
         await self._keeper.ensure_up(self._stop)
-        claim = await self._boarding.next_claim(self._stop)
-        if claim is not None and self._stop.is_set():
-            await self._queue.hand_back(claim.batch)
-            return None
+        if self._ahead is None:
+            self._ahead = await self._boarding.next_claim(self._stop)
+        if self._stop.is_set():
+            await self._return_ahead()
+        claim, self._ahead = self._ahead, None
         return claim
+
+    async def _return_ahead(self) -> None:
+        """Hand back what was claimed and not begun."""
+        claim, self._ahead = self._ahead, None
+        if claim is not None:
+            self._leases.drop(claim.batch)
+            with contextlib.suppress(BusloadUnavailable):  # then its lease runs out
+                await self._queue.hand_back(claim.batch)
 
     async def _process(self, claim: Claim) -> None:
         """Run one claim to its end, whatever the end is. Answers still on their way are carried in the
@@ -112,7 +124,7 @@ class Worker:
         self._leases.hold(claim.batch)
         outbox = Outbox(self._queue, claim.batch, ttl_s=self._settings.result_ttl_s)
         ride = Ride(claim, self._settings.worker_name, size=len(claim.seats))
-        admission = admit(ride, claim.now_ms)
+        admission = admit(ride, claim.clock_ms())
         ride.size = len(admission.rows)
         outbox.post(admission.answers)
         run = BatchRun(ride, admission, outbox, release_rows=self._settings.release == "row")
@@ -127,6 +139,8 @@ class Worker:
     async def _ride(self, run: BatchRun, outbox: Outbox) -> None:
         began, self._run = time.monotonic(), run
         self.vitals.boarded(run.ride.claim.batch, run.ride.size)
+        ended = asyncio.Event()
+        ahead = asyncio.create_task(self._claim_ahead(run.ride.claim.depth, ended))
         try:
             await run.run(self._keeper.engine)
         except EngineDied as error:
@@ -138,9 +152,28 @@ class Worker:
             self._keeper.survived()
             run.log()
         finally:
+            ended.set()
+            await ahead
+            if not self._keeper.up:
+                await self._return_ahead()
             self._run = None
             self.vitals.proofs_broken += run.proof is not None and not run.proof.holds
             self.vitals.arrived(run_s=time.monotonic() - began)
+
+    async def _claim_ahead(self, waiting: int, ended: asyncio.Event) -> None:
+        """Claim the next batch while this one runs, if a whole one waits already: the engine then never idles.
+
+        Other workers come first: an idle one takes it within a few milliseconds.
+        """
+        if waiting < self._settings.max_batch_size:
+            return
+        if not self.vitals.alone:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), OTHERS_FIRST_S)
+        if not ended.is_set() and not self._stop.is_set():
+            self._ahead = await self._boarding.full_claim(self._stop)
+            if self._ahead is not None:
+                self._leases.hold(self._ahead.batch)
 
     async def _give_up(self, run: BatchRun, outbox: Outbox, why: str) -> None:
         """Rows that ended are answered; the rest is suspect, or goes back untouched when we stopped it."""
@@ -175,6 +208,8 @@ class Worker:
 
     def _lease_lost(self, batch: str) -> None:
         self.vitals.leases_lost += 1
+        if self._ahead is not None and self._ahead.batch == batch:
+            self._ahead = None
         logger.error("lease lost: another worker has this batch's rows now", extra=fields(batch=batch))
         if (run := self._run) is not None and run.ride.claim.batch == batch:
             self._keeper.engine.abort(frozenset(run.waiting_ids().values()))

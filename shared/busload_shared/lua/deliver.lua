@@ -2,7 +2,7 @@
 -- Write results of a batch's rows, each at most once and only while the row is still this batch's; tell waiters.
 -- Repeating it changes nothing.
 --
--- KEYS  1 inflight  2 leases  3 batches  4 stats  5 dead, then for each row: result, state
+-- KEYS  1 inflight  2 leases  3 batches  4 stats  5 dead, then for each row: result
 -- ARGV  1 batch  2 result ttl ms  3 channel prefix  4 dead letters kept, then for each row: index, id, status,
 --       reply, result, dead letter or ''
 -- Returns for each row 1 written now, 2 the same bytes were written before, 0 refused: the row was taken from
@@ -15,7 +15,7 @@ if wrong then return redis.error_reply(wrong) end
 local written, mail, gone, counts = {}, {}, 0, {}
 
 local function write(row, id, status, reply, result, letter)
-  if id ~= '' and not redis.call('SET', KEYS[4 + 2 * row], result, 'NX', 'PX', ttl) then return 0 end
+  if id ~= '' and not redis.call('SET', KEYS[5 + row], result, 'NX', 'PX', ttl) then return 0 end
   if letter ~= '' then redis.call('LPUSH', dead, letter) end
   if id == '' then return 1 end
   redis.call('PUBLISH', prefix .. 'done:' .. id, status)
@@ -26,13 +26,13 @@ local function write(row, id, status, reply, result, letter)
   return 1
 end
 
-for row = 1, (#KEYS - 5) / 2 do
+for row = 1, #KEYS - 5 do
   local index, id, status, reply, result, letter = unpack(ARGV, 6 * row - 1, 6 * row + 4)
   if redis.call('HDEL', inflight, batch .. ':' .. index) == 1 then
     written[row], gone = write(row, id, status, reply, result, letter), gone + 1
     if written[row] == 1 then counts[status] = (counts[status] or 0) + 1 end
   else
-    written[row] = id ~= '' and text_at(KEYS[4 + 2 * row]) == result and 2 or 0
+    written[row] = id ~= '' and text_at(KEYS[5 + row]) == result and 2 or 0
   end
 end
 if gone > 0 and redis.call('HINCRBY', batches, batch .. '#left', -gone) <= 0 then

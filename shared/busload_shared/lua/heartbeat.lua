@@ -3,7 +3,7 @@
 --
 -- KEYS  1 workers  2 this worker's record
 -- ARGV  1 now ms or ''  2 name  3 record, JSON, or '' to say goodbye  4 ttl ms
--- Returns now ms
+-- Returns how many workers are on the list
 local now, ttl = now_ms(ARGV[1]), tonumber(ARGV[4])
 local wrong = wrong_type({ [KEYS[1]] = 'zset', [KEYS[2]] = 'string' })
 if wrong then return redis.error_reply(wrong) end
@@ -16,4 +16,4 @@ else
   redis.call('ZADD', KEYS[1], now, ARGV[2])
   redis.call('PEXPIRE', KEYS[1], ttl)
 end
-return clock(now)
+return redis.call('ZCARD', KEYS[1])
