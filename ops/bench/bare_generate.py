@@ -9,6 +9,7 @@ import time
 from overhead import MAX_MODEL_LEN, requests
 
 from busload_worker.engines.vllm_settings import prepare_environment
+from busload_worker.smollm import smollm2_dtype
 
 
 def main() -> None:
@@ -22,6 +23,7 @@ def main() -> None:
         max_num_seqs=size,
         max_num_batched_tokens=size * MAX_MODEL_LEN,
         enforce_eager=True,
+        dtype=smollm2_dtype(),
         kv_cache_memory_bytes=1 << 30,
     )
 

@@ -1,7 +1,8 @@
 """The bare unsafe loop that Busload is measured against: it forms batches and keeps no promise at all.
 
 A worker that dies loses its batch, a bad request stops it, nobody can ask where a request is. It does what any
-design on Redis must do at least: push, pop in batches, parse, answer, store each result, tell the client.
+design on Redis must do at least: push, pop in batches, parse, answer, store each result with a time to live, tell
+the client; with nothing left to save that a Python program could.
 """
 
 from __future__ import annotations
@@ -10,25 +11,28 @@ import json
 import sys
 import time
 
+import hiredis
 import redis
 
 WAITING, DONE = "bare:waiting", "bare:done"
 
 
 def worker(url: str, batch: int) -> None:
-    """Answer until killed."""
+    """Answer until killed. A batch's commands are packed in C and sent at once: a redis-py pipeline costs twice."""
     client = redis.Redis.from_url(url)
+    connection = client.connection_pool.get_connection()
     while True:
         bodies = client.rpop(WAITING, batch) or [client.brpop(WAITING)[1]]
-        pipeline = client.pipeline(transaction=False)
-        ids = []
+        commands, ids = [], []
         for body in bodies:
-            request = json.loads(body)
-            ids.append(request["id"])
-            answer = {"id": request["id"], "text": "echo " + request["id"], "batch": len(bodies)}
-            pipeline.set("bare:result:" + request["id"], json.dumps(answer), ex=60)
-        pipeline.lpush(DONE, *ids)
-        pipeline.execute()
+            name = json.loads(body)["id"]
+            ids.append(name)
+            answer = json.dumps({"id": name, "text": "echo " + name, "batch": len(bodies)})
+            commands.append(hiredis.pack_command(("SET", "bare:result:" + name, answer, "EX", "60")))
+        commands.append(hiredis.pack_command(("LPUSH", DONE, *ids)))
+        connection.send_packed_command([b"".join(commands)])
+        for _ in commands:
+            connection.read_response()
 
 
 def closed_loop(url: str, *, outstanding: int, prompt: str, seconds: float) -> float:

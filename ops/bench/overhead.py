@@ -17,6 +17,7 @@ import redis
 from lab import HERE, own_redis, own_worker, show, spread, write
 
 from busload import AsyncClient
+from busload_worker.smollm import smollm2_dtype, smollm2_folder
 
 MAX_MODEL_LEN = 1024
 
@@ -35,14 +36,19 @@ def requests(batches: int, size: int, tokens: int) -> list[dict[str, object]]:
     ]
 
 
-async def through_busload(url: str, work: list[dict[str, object]]) -> float:
-    """Seconds from the first submit to the last result."""
+async def through_busload(url: str, work: list[dict[str, object]]) -> tuple[float, float]:
+    """Seconds from the first submit to the last result, and how many of them the engine was not running."""
+    ran: dict[str, float] = {}
     async with AsyncClient(url) as client:
         began = time.perf_counter()
         await client.submit_many(work)
         async for result in client.as_completed([str(request["id"]) for request in work]):
             assert result.status == "succeeded", result.error
-        return time.perf_counter() - began
+            assert result.batch is not None
+            assert result.timing is not None
+            ran[result.batch.id] = max(ran.get(result.batch.id, 0.0), result.timing.run_ms / 1000)
+        took = time.perf_counter() - began
+    return took, took - sum(ran.values())
 
 
 def bare(model: str, batches: int, size: int, tokens: int) -> float:
@@ -52,11 +58,18 @@ def bare(model: str, batches: int, size: int, tokens: int) -> float:
     return float(json.loads(done.stdout.splitlines()[-1])["seconds"])
 
 
-def busload(model: str, batches: int, size: int, tokens: int) -> float:
-    """Seconds of the batches through a worker of its own."""
+def busload(model: str, batches: int, size: int, tokens: int) -> tuple[float, float]:
+    """Seconds of the batches through a worker of its own, and the engine's idle seconds among them."""
     with (
         own_redis() as url,
-        own_worker(url, engine="vllm", model=model, max_batch_size=size, vllm_max_model_len=MAX_MODEL_LEN),
+        own_worker(
+            url,
+            engine="vllm",
+            model=model,
+            max_batch_size=size,
+            vllm_max_model_len=MAX_MODEL_LEN,
+            vllm_dtype=smollm2_dtype(),
+        ),
     ):
         asyncio.run(through_busload(url, requests(1, size, tokens)))  # a first batch, as the bare side runs one
         redis.Redis.from_url(url).flushall()
@@ -70,20 +83,28 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=64)
     args = parser.parse_args()
-    from busload_worker.smollm import smollm2_folder
-
     model, shape = str(smollm2_folder()), (args.batches, args.size, args.tokens)
     print(f"{args.batches} full batches of {args.size}, {args.tokens} new tokens each, SmolLM2-135M, vLLM on the CPU")
-    ours, theirs = [], []
+    ours, theirs, idle = [], [], []
     for turn in range(args.repeats):
-        for side in (busload, bare) if turn % 2 == 0 else (bare, busload):
-            (ours if side is busload else theirs).append(side(model, *shape))
-            print(f"  {side.__name__:<8} {(ours if side is busload else theirs)[-1]:8.2f} s", flush=True)
+        for side in ("busload", "bare") if turn % 2 == 0 else ("bare", "busload"):
+            if side == "bare":
+                theirs.append(bare(model, *shape))
+                print(f"  LLM.generate {theirs[-1]:8.2f} s", flush=True)
+            else:
+                took, not_running = busload(model, *shape)
+                ours.append(took)
+                idle.append(100 * not_running / took)
+                print(
+                    f"  Busload      {took:8.2f} s, the engine ran in all but {not_running * 1000:.0f} ms", flush=True
+                )
     ratios = [mine / bare for mine, bare in zip(ours, theirs, strict=True)]
     show("through Busload", ours, "s")
     show("through LLM.generate", theirs, "s")
     show("ratio, pair by pair", ratios, "")
-    write("overhead", {"busload_s": spread(ours), "generate_s": spread(theirs), "ratio": spread(ratios)})
+    show("share of Busload's time in which the engine did not run", idle, "%")
+    figures = {"busload_s": ours, "generate_s": theirs, "ratio": ratios, "idle_percent": idle}
+    write("overhead", {name: spread(values) for name, values in figures.items()})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.conftest import START_MS
 from tests.queue.steps import content, later
 
 from busload_shared.queue import Queue

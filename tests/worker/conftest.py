@@ -50,14 +50,22 @@ class Depot:
         await wait_until(ready, what="the worker is ready")
         return worker
 
-    async def stop(self) -> None:
-        for worker, _ in self._tasks:
+    @property
+    def workers(self) -> list[Worker]:
+        return [worker for worker, _ in self._tasks]
+
+    async def stop_workers(self) -> None:
+        """Drain all workers."""
+        for worker in self.workers:
             worker.stop()
         done = await asyncio.gather(*(task for _, task in self._tasks), return_exceptions=True)
         self._tasks.clear()
+        assert not [error for error in done if isinstance(error, BaseException)], done
+
+    async def stop(self) -> None:
+        await self.stop_workers()
         for client in (*self._clients, self.redis):
             await client.aclose()
-        assert not [error for error in done if isinstance(error, BaseException)], done
 
     async def push(self, *requests: dict[str, Any] | bytes) -> None:
         """Push raw, as any language does, in one command."""
