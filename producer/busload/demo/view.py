@@ -107,8 +107,9 @@ class PlainView:
         for number, batch in enumerate(batches, start=1):
             if batch.id not in self._left:
                 self._left.add(batch.id)
+                ago_s = result.timing.run_ms / 1000 if result.timing else 0.0  # its first answer tells of it
                 self.say(
-                    f"{board.elapsed_s:6.1f} s  bus {number} has left: {batch.trigger}, "
+                    f"{board.elapsed_s - ago_s:6.1f} s  bus {number} has left: {batch.trigger}, "
                     f"{batch.size} of {board.seats} seats, batch {batch.id}"
                 )
         self.say(f"{board.elapsed_s:6.1f} s  {caption(board, result)} -> {shown_answer(result)}")

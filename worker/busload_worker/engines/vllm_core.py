@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from busload_shared.errors import EngineDied, EngineStartFailed
-from busload_shared.request import Request
+from busload_shared.request import ChatMessage, Request
 from busload_shared.result import Proof
 
 from .protocol import BatchDone, BatchStarted, EngineInfo, EngineRow, RowDone, RowRefused
@@ -149,9 +149,13 @@ class VllmCore:
         """The first batch compiles kernels, which takes seconds; and an engine that cannot answer is not
         ready."""
         row = EngineRow(index=0, request=Request(id="warm-up", prompt="Hello", max_tokens=3, ignore_eos=True))
+        hello = ChatMessage(role="user", content="Hello")
+        chat = EngineRow(index=2, request=Request(id="warm-up-chat", messages=(hello,), max_tokens=3, ignore_eos=True))
         told: list[BatchStarted | RowDone | RowRefused | BatchDone] = []
-        self.run([row, row.model_copy(update={"index": 1})], emit=told.append, aborted=frozenset, tick=_nothing)
-        problems = [event.message for event in told if isinstance(event, RowRefused)]
+        rows = [row, row.model_copy(update={"index": 1}), chat]
+        self.run(rows, emit=told.append, aborted=frozenset, tick=_nothing)
+        # a model without a chat template refuses the chat, and is ready all the same
+        problems = [event.message for event in told if isinstance(event, RowRefused) and event.index != chat.index]
         if problems:
             raise EngineStartFailed(f"the model is loaded but cannot answer: {problems[0]}")
         self._witness.forget()
