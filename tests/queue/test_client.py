@@ -31,12 +31,6 @@ async def client(redis_url: str) -> AsyncIterator[AsyncClient]:
         yield client
 
 
-@pytest.fixture
-async def desk(redis_url: str) -> AsyncIterator[Desk]:
-    async with Desk(redis_url, QUEUE) as desk:
-        yield desk
-
-
 async def calls(desk: Desk) -> int:
     """Scripts run on the server since it was emptied of statistics."""
     stats = await desk.queue.redis.info("commandstats")

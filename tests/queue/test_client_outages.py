@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.queue.desk import Desk, assert_nobody_waits, becomes, listening, start, state, subscriptions
+from tests.queue.desk import Desk, becomes, listening, start, state, subscriptions
 from tests.redis_servers import Server
 from tests.waiting import wait_until
 
@@ -15,19 +14,6 @@ import busload.waiting
 from busload import AsyncClient, BusloadError, BusloadUnavailable, Request, RequestUnknown, Result, ResultTimeout
 
 QUEUE = "busload:test"
-
-
-@pytest.fixture
-async def client(redis_url: str) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(redis_url, queue=QUEUE, patience_s=20) as client:
-        yield client
-        assert_nobody_waits(client)
-
-
-@pytest.fixture
-async def desk(redis_url: str) -> AsyncIterator[Desk]:
-    async with Desk(redis_url, QUEUE) as desk:
-        yield desk
 
 
 @pytest.mark.parametrize("kind", ["pubsub", "normal"])

@@ -22,19 +22,6 @@ from busload import (
 QUEUE = "busload:test"
 
 
-@pytest.fixture
-async def client(redis_url: str) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(redis_url, queue=QUEUE, patience_s=20) as client:
-        yield client
-        assert_nobody_waits(client)
-
-
-@pytest.fixture
-async def desk(redis_url: str) -> AsyncIterator[Desk]:
-    async with Desk(redis_url, QUEUE) as desk:
-        yield desk
-
-
 async def test_generate_gives_the_answer(client: AsyncClient, desk: Desk) -> None:
     asked = asyncio.create_task(client.generate(prompt="Hello", max_tokens=3))
     await desk.answer_next()

@@ -16,8 +16,11 @@ from busload_shared.connection import open_redis
 from busload_shared.queue import Queue
 from busload_shared.result import Result
 from busload_worker.engine_keeper import make_engine
+from busload_worker.engines.host import EngineHost
 from busload_worker.settings import Settings
 from busload_worker.worker import Worker
+
+from .hosts import a_host
 
 QUEUE = "busload:default"
 
@@ -124,3 +127,11 @@ def start_process(any_redis_url: str) -> Iterator[Callable[..., WorkerProcess]]:
     yield start
     for process in started:
         process.close()
+
+
+@pytest.fixture
+async def host() -> AsyncIterator[EngineHost]:
+    host = a_host()
+    await host.start()
+    yield host
+    await host.kill()

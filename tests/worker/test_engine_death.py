@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -21,14 +20,6 @@ from busload_worker.engines.protocol import (
 from busload_worker.engines.stall import Stall
 
 from .hosts import a_host, a_row, alive, texts, told, until
-
-
-@pytest.fixture
-async def host() -> AsyncIterator[EngineHost]:
-    host = a_host()
-    await host.start()
-    yield host
-    await host.kill()
 
 
 async def test_a_kill_is_noticed_at_once_and_a_restart_works(host: EngineHost) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -24,14 +23,6 @@ from busload_worker.engines.protocol import (
 )
 
 from .hosts import a_host, a_row, texts, told
-
-
-@pytest.fixture
-async def host() -> AsyncIterator[EngineHost]:
-    host = a_host()
-    await host.start()
-    yield host
-    await host.kill()
 
 
 async def test_each_row_is_told_the_moment_it_ends_and_is_its_own(host: EngineHost) -> None:

@@ -30,7 +30,6 @@ class Outbox:
         self._ttl_s = ttl_s
         self._waiting: list[Delivery] = []
         self._pump: asyncio.Task[None] | None = None
-        self.refused = 0
 
     def post(self, answers: Sequence[Delivery]) -> None:
         """Take answers; they leave at the end of this turn of the event loop."""
@@ -62,7 +61,6 @@ class Outbox:
     def _count_refused(self, written: list[bool]) -> None:
         refused = written.count(False)
         if refused:
-            self.refused += refused
             logger.warning(
                 "results refused: the lease was lost or the ids were answered before",
                 extra=fields(batch=self._batch, rows=refused),

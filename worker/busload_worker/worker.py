@@ -77,8 +77,9 @@ class Worker:
         try:
             await self._keeper.first_start()
         except EngineError:
-            if not self._stop.is_set():
-                raise
+            if self._stop.is_set():
+                return  # we killed it ourselves, while it loaded
+            raise
         logger.info("ready", extra=fields(queue=self._settings.queue, worker=self._settings.worker_name))
         while (claim := await self._next_claim()) is not None:
             await self._process(claim)
