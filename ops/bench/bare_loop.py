@@ -1,8 +1,9 @@
-"""The bare unsafe loop that Busload is measured against: it forms batches and keeps no promise at all.
+"""The bare unsafe loops that Busload is measured against: they form batches and keep no promise at all.
 
-A worker that dies loses its batch, a bad request stops it, nobody can ask where a request is. It does what any
+A worker that dies loses its batch, a bad request stops it, nobody can ask where a request is. They do what any
 design on Redis must do at least: push, pop in batches, parse, answer, store each result with a time to live, tell
-the client; with nothing left to save that a Python program could.
+the client. `pipeline` writes a batch's results through redis-py's pipeline, as its manual has it; `packed` sends
+commands packed in C straight to the socket, with nothing left to save that a Python program could.
 """
 
 from __future__ import annotations
@@ -17,22 +18,32 @@ import redis
 WAITING, DONE = "bare:waiting", "bare:done"
 
 
-def worker(url: str, batch: int) -> None:
-    """Answer until killed. A batch's commands are packed in C and sent at once: a redis-py pipeline costs twice."""
+def worker(url: str, batch: int, style: str) -> None:
+    """Answer until killed."""
     client = redis.Redis.from_url(url)
-    connection = client.connection_pool.get_connection()
+    send = _packed if style == "packed" else _pipelined
     while True:
         bodies = client.rpop(WAITING, batch) or [client.brpop(WAITING)[1]]
-        commands, ids = [], []
-        for body in bodies:
-            name = json.loads(body)["id"]
-            ids.append(name)
-            answer = json.dumps({"id": name, "text": "echo " + name, "batch": len(bodies)})
-            commands.append(hiredis.pack_command(("SET", "bare:result:" + name, answer, "EX", "60")))
-        commands.append(hiredis.pack_command(("LPUSH", DONE, *ids)))
-        connection.send_packed_command([b"".join(commands)])
-        for _ in commands:
-            connection.read_response()
+        ids = [json.loads(body)["id"] for body in bodies]
+        send(client, [(name, json.dumps({"id": name, "text": "echo " + name, "batch": len(ids)})) for name in ids])
+
+
+def _pipelined(client: redis.Redis, answers: list[tuple[str, str]]) -> None:
+    with client.pipeline(transaction=False) as pipe:
+        for name, answer in answers:
+            pipe.set("bare:result:" + name, answer, ex=60)
+        pipe.lpush(DONE, *[name for name, _ in answers])
+        pipe.execute()
+
+
+def _packed(client: redis.Redis, answers: list[tuple[str, str]]) -> None:
+    connection = client.connection_pool.get_connection()
+    commands = [hiredis.pack_command(("SET", "bare:result:" + name, answer, "EX", "60")) for name, answer in answers]
+    commands.append(hiredis.pack_command(("LPUSH", DONE, *[name for name, _ in answers])))
+    connection.send_packed_command([b"".join(commands)])
+    for _ in commands:
+        connection.read_response()
+    client.connection_pool.release(connection)
 
 
 def closed_loop(url: str, *, outstanding: int, prompt: str, seconds: float) -> float:
@@ -60,4 +71,4 @@ def closed_loop(url: str, *, outstanding: int, prompt: str, seconds: float) -> f
 
 
 if __name__ == "__main__":
-    worker(sys.argv[1], int(sys.argv[2]))
+    worker(sys.argv[1], int(sys.argv[2]), sys.argv[3])

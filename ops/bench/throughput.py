@@ -1,7 +1,7 @@
 """How many requests a second one worker process takes and answers when the engine costs nothing.
 
 Client, Redis and worker are three processes; the client keeps 256 (and 64) requests of 500 bytes under way and
-counts a request when its Result is in its hands. The bare unsafe loop is measured in turn with it.
+counts a request when its Result is in its hands. Two bare unsafe loops are measured in turn with it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from lab import HERE, own_redis, own_worker, show, spread, write
 
 from busload import AsyncClient
 
+STYLES = ("pipeline", "packed")
 PROMPT = "x" * 460  # with the id and the field names, about 500 bytes of JSON
 
 
@@ -39,14 +40,32 @@ async def closed_loop(url: str, *, outstanding: int, seconds: float) -> float:
         return done / (time.perf_counter() - began)
 
 
-def bare(url: str, *, outstanding: int, seconds: float) -> float:
-    """The bare loop's requests per second."""
-    process = subprocess.Popen([sys.executable, str(HERE / "bare_loop.py"), url, "32"])
+def bare(url: str, style: str, *, outstanding: int, seconds: float) -> float:
+    """A bare loop's requests per second."""
+    process = subprocess.Popen([sys.executable, str(HERE / "bare_loop.py"), url, "32", style])
     try:
         return bare_loop.closed_loop(url, outstanding=outstanding, prompt=PROMPT, seconds=seconds)
     finally:
         process.kill()
         process.wait()
+
+
+def compare(url: str, outstanding: int, repeats: int, seconds: float) -> dict[str, dict[str, float]]:
+    """Busload and the bare loops in turn, `repeats` times; medians, ranges and ratios."""
+    rates: dict[str, list[float]] = {"busload": [], **{style: [] for style in STYLES}}
+    for _ in range(repeats):
+        with own_worker(url, max_batch_size=32, max_wait_ms=10, log_level="WARNING"):
+            rates["busload"].append(asyncio.run(closed_loop(url, outstanding=outstanding, seconds=seconds)))
+        redis.Redis.from_url(url).flushall()
+        for style in STYLES:
+            rates[style].append(bare(url, style, outstanding=outstanding, seconds=seconds))
+            redis.Redis.from_url(url).flushall()
+    show(f"Busload, closed loop of {outstanding}", rates["busload"], "requests/s")
+    for style in STYLES:
+        show(f"bare loop, {style}", rates[style], "requests/s")
+        rates[f"ratio to {style}"] = [ours / bare for ours, bare in zip(rates["busload"], rates[style], strict=True)]
+        show(f"ratio to bare loop, {style}, pair by pair", rates[f"ratio to {style}"], "")
+    return {name: spread(values) for name, values in rates.items()}
 
 
 def main() -> None:
@@ -59,18 +78,7 @@ def main() -> None:
     print("throughput, zero-cost engine, batch 32, 500-byte requests, one worker process")
     with own_redis() as url:
         for outstanding in args.outstanding:
-            ours, theirs = [], []
-            for _ in range(args.repeats):
-                with own_worker(url, max_batch_size=32, max_wait_ms=10, log_level="WARNING"):
-                    ours.append(asyncio.run(closed_loop(url, outstanding=outstanding, seconds=args.seconds)))
-                redis.Redis.from_url(url).flushall()
-                theirs.append(bare(url, outstanding=outstanding, seconds=args.seconds))
-                redis.Redis.from_url(url).flushall()
-            ratios = [mine / bare for mine, bare in zip(ours, theirs, strict=True)]
-            show(f"Busload, closed loop of {outstanding}", ours, "requests/s")
-            show(f"bare unsafe loop, closed loop of {outstanding}", theirs, "requests/s")
-            show("ratio, pair by pair", ratios, "")
-            figures[str(outstanding)] = {"busload": spread(ours), "bare": spread(theirs), "ratio": spread(ratios)}
+            figures[str(outstanding)] = compare(url, outstanding, args.repeats, args.seconds)
     write("throughput", figures)
 
 

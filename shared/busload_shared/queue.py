@@ -12,6 +12,7 @@ from . import scripts
 from .connection import LONGEST_BLOCK_S, is_transient, persist, unavailable
 from .element import Element
 from .keys import Keys
+from .mail import MailBag
 from .replies import (
     CancelState,
     Claim,
@@ -106,10 +107,15 @@ class Queue:
         """Write the rows' results. False for each that was refused: it is no longer this batch's to answer."""
         k = self.keys
         keys = [k.inflight, k.leases, k.batches, k.stats, k.dead]
+        bag, letters = MailBag(rows), []
         args: list[Any] = [batch, int(ttl_s * 1000), self._channels, DEAD_LETTERS_KEPT]
-        for row in rows:
+        for number, row in enumerate(rows, 1):
             keys.append(k.result(row.id))
-            args += row
+            args += (row.position, row.id, row.status, bag.number(row), row.result)
+            if row.letter:
+                letters += [number, row.letter]
+        args += bag.args()
+        args += letters
         return [bool(written) for written in await self._run("deliver", keys, args)]
 
     async def reclaim(self, *, at_most: int = 16) -> list[Reclaimed]:
