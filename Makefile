@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter to make it with; ARGS=... goes to the command that a target runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test chaos check format bench clean
 
 VENV := .venv/bin
 ARGS ?=
@@ -19,6 +19,9 @@ demo: setup ## Serve a few dozen questions on a real model and show it (ARGS="--
 test: setup ## Run all tests: first those that can share the machine, then those with the real engine
 	$(VENV)/python -m pytest -m "not engine" -n auto --durations=10 $(ARGS)
 	$(VENV)/python -m pytest -m engine --durations=10 $(ARGS)
+
+chaos: setup ## Break everything for a minute, then see that nothing is lost (ARGS="--seconds 600", or "--help")
+	$(VENV)/python -m tests.chaos $(ARGS)
 
 check: setup ## Lint, formatting, types, sizes and words
 	$(VENV)/ruff check .

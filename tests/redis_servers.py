@@ -79,6 +79,11 @@ class Server:
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def _launch(self) -> None:
+        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(self._binary), *self._words()]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def _words(self) -> list[str]:
+        """What stands behind the binary on the command line."""
         options = {
             "bind": "127.0.0.1",
             "port": self.port,
@@ -90,9 +95,7 @@ class Server:
             "maxmemory-policy": "noeviction",
             **self._more,
         }
-        words = [str(word) for name, value in options.items() for word in ("--" + name, value)]
-        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(self._binary), *words]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return [str(word) for name, value in options.items() for word in ("--" + name, value)]
 
     def _answers(self) -> bool:
         """Wait for an answer; False when the process ended instead, or when the answer is not its own."""

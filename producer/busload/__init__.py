@@ -10,6 +10,8 @@ from importlib.metadata import version as _version
 from busload_shared.errors import (
     BusloadError,
     BusloadUnavailable,
+    DeadlineUnmeetable,
+    NotReplicated,
     QueueFull,
     RequestInvalid,
     RequestUnknown,
@@ -43,6 +45,8 @@ __all__ = [
     "BusloadUnavailable",
     "ChatMessage",
     "Client",
+    "DeadlineUnmeetable",
+    "NotReplicated",
     "Output",
     "Proof",
     "QueueFull",

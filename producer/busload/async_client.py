@@ -9,12 +9,13 @@ from contextlib import aclosing
 from typing import Any, Self
 
 from busload_shared.errors import BusloadError, ResultTimeout
+from busload_shared.replicated import Copies
 from busload_shared.replies import CancelState, QueueInfo, RequestStatus
 from busload_shared.request import Request
 from busload_shared.result import Result, ResultError
 
 from .completion import as_completed
-from .encoding import as_request, checked_id, encode
+from .encoding import as_request, checked_id, outgoing
 from .looking import no_result, parsed
 from .sending import Submission, send_many
 from .turnstile import AT_MOST
@@ -29,7 +30,8 @@ class AsyncClient:
     One client serves any number of tasks of its event loop over a few connections. Submits of one turn of the
     loop travel together and in order; all who wait share one subscription. `max_queue_length` is the depth at
     which this client's requests are refused. `patience_s` is how long a call survives Redis being away before it
-    raises BusloadUnavailable; every call may then be repeated. An id given twice is one request.
+    raises BusloadUnavailable; every call may then be repeated. An id given twice is one request. With `wait_replicas`
+    a submit raises NotReplicated unless so many replicas of Redis have it within `wait_timeout_ms`.
 
     The constructor raises SettingsInvalid; every method BusloadUnavailable, and RequestInvalid for an id that
     cannot be one.
@@ -43,8 +45,11 @@ class AsyncClient:
         max_queue_length: int = 100_000,
         result_ttl_s: float = 86_400,
         patience_s: float = 5.0,
+        wait_replicas: int = 0,
+        wait_timeout_ms: int = 1000,
     ) -> None:
-        self._address = Address(redis_url, queue, max_queue_length, result_ttl_s, patience_s)
+        copies = Copies(wait_replicas, wait_timeout_ms)
+        self._address = Address(redis_url, queue, max_queue_length, result_ttl_s, patience_s, copies)
         self._wiring: Wiring | None = None
         self._closed = False
 
@@ -69,10 +74,11 @@ class AsyncClient:
     async def submit(self, request: Request | Mapping[str, Any] | None = None, /, **fields: Any) -> Submission:
         """Enqueue a Request, or one made of its fields: `submit(prompt="…", max_tokens=64)`.
 
-        A missing id becomes a random one. Raises RequestInvalid, QueueFull.
+        A missing id becomes a random one. Raises RequestInvalid, QueueFull, and DeadlineUnmeetable for a deadline that
+        the workers cannot meet by their own figures.
         """
-        wiring, request = self._wires(), as_request(request, fields)
-        return Submission(request.id, await wiring.send(request.id, encode(request)))
+        wiring, one = self._wires(), outgoing(as_request(request, fields))
+        return Submission(one.id, await wiring.send(one))
 
     async def submit_many(
         self, requests: Iterable[Request | Mapping[str, Any]], *, raise_when_full: bool = True
@@ -110,11 +116,11 @@ class AsyncClient:
         A caller that stops waiting, by timeout or by cancellation, leaves the request as it is: wait again with
         `result(id)`, or `cancel(id)` it.
         """
-        wiring, request = self._wires(), as_request(request, fields)
-        future = wiring.send_and_expect(request.id, encode(request))
+        wiring, one = self._wires(), outgoing(as_request(request, fields))
+        future = wiring.send_and_expect(one)
         if timeout_s is None:
-            return await wiring.waiting.outcome(request.id, future)
-        return await self._outcome(wiring, request.id, future, timeout_s)
+            return await wiring.waiting.outcome(one.id, future)
+        return await self._outcome(wiring, one.id, future, timeout_s)
 
     async def results(self, request_ids: Iterable[str]) -> list[Result | None]:
         """The results there are now, in the order of the ids; None where there is none yet or any more."""

@@ -34,6 +34,8 @@ class Client:
         max_queue_length: int = 100_000,
         result_ttl_s: float = 86_400,
         patience_s: float = 5.0,
+        wait_replicas: int = 0,
+        wait_timeout_ms: int = 1000,
     ) -> None:
         self._client = AsyncClient(
             redis_url,
@@ -41,6 +43,8 @@ class Client:
             max_queue_length=max_queue_length,
             result_ttl_s=result_ttl_s,
             patience_s=patience_s,
+            wait_replicas=wait_replicas,
+            wait_timeout_ms=wait_timeout_ms,
         )
         weakref.finalize(self, close_soon, self._client).atexit = False
 

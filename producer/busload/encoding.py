@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from os import urandom
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from busload_shared.errors import RequestInvalid
 from busload_shared.request import MAX_PAYLOAD_BYTES, Request, RequestId, parse_request, reason
+from busload_shared.terms import Terms
+
+
+class Outgoing(NamedTuple):
+    """A request on its way to the queue; `terms` where it has a priority or a deadline."""
+
+    id: str
+    payload: bytes
+    terms: Terms | None = None
+
 
 _ID: Final = TypeAdapter(RequestId)
 _to_json: Final = Request.__pydantic_serializer__.to_json
@@ -72,6 +82,11 @@ def encode(request: Request) -> bytes:
     if free_json and parse_request(payload) != request:
         raise RequestInvalid(f"{request.id}: metadata or json_schema holds text that UTF-8 cannot hold")
     return payload
+
+
+def outgoing(request: Request) -> Outgoing:
+    """The request as it goes on the queue. Raises what `encode` raises."""
+    return Outgoing(request.id, encode(request), Terms.of(request))
 
 
 def checked_id(request_id: str) -> str:

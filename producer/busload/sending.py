@@ -10,7 +10,7 @@ from busload_shared.errors import BusloadError, QueueFull, RequestInvalid
 from busload_shared.replies import SubmitState
 from busload_shared.request import Request
 
-from .encoding import as_request, encode
+from .encoding import as_request, outgoing
 from .turnstile import AT_MOST
 from .wiring import Wiring
 
@@ -65,11 +65,10 @@ async def _send(
             if any(error and (raise_when_full or not isinstance(error, QueueFull)) for error in failures):
                 return
         try:
-            request = as_request(given, {})
-            payload = encode(request)
+            one = outgoing(as_request(given, {}))
         except RequestInvalid as error:
             raise RequestInvalid(f"request {position}: {error}") from None
-        sent.append((request.id, wiring.send(request.id, payload)))
+        sent.append((one.id, wiring.send(one)))
 
 
 def _with_count(error: Exception, taken: int) -> Exception:

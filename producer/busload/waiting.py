@@ -38,7 +38,8 @@ class Waiting:
         self._loop = asyncio.get_running_loop()
         self._futures: dict[str, set[asyncio.Future[Result]]] = {}
         self._patient: set[asyncio.Future[Result]] = set()
-        self._sending: dict[str, bool] = {}  # on its way to the queue -> look it up once it is there
+        self._sending: dict[str, int] = {}  # on its way to the queue -> how often
+        self._asked_for: set[str] = set()  # of those, to be looked up once they are there
         self._own: dict[str, None] = {}
         self._unseen: dict[str, None] = {}  # to be looked up
         self._left: set[str] = set()  # watched, and nobody waits any more
@@ -95,11 +96,16 @@ class Waiting:
 
     def sending(self, request_id: str) -> None:
         """The id is on its way to the queue: until `sent`, that the queue does not know it means nothing."""
-        self._sending[request_id] = False
+        self._sending[request_id] = self._sending.get(request_id, 0) + 1
 
     def sent(self, request_id: str, state: SubmitState | None) -> None:
         """What became of it; None when it was refused. Only one that is new to the queue bears our token."""
-        asked_for = self._sending.pop(request_id, False)
+        left = self._sending.pop(request_id, 1) - 1
+        if left:  # its caller had given up, and sent it again
+            self._sending[request_id] = left
+        asked_for = not left and request_id in self._asked_for
+        if not left:
+            self._asked_for.discard(request_id)
         if state == "queued":
             self._own[request_id] = None
             if len(self._own) > _OWN_REMEMBERED:
@@ -180,7 +186,7 @@ class Waiting:
         asked = []
         for request_id in request_ids:
             if request_id in self._sending:
-                self._sending[request_id] = True
+                self._asked_for.add(request_id)
             elif request_id in self._futures:
                 asked.append(request_id)
         if not asked:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from busload_shared.connection import open_redis
-from busload_shared.errors import BusloadError, QueueFull
+from busload_shared.errors import BusloadError, DeadlineUnmeetable, NotReplicated, QueueFull
 from busload_shared.inbox import Inbox
 from busload_shared.keys import Keys
-from busload_shared.queue import Queue
+from busload_shared.replicated import Copies, queue_with
 from busload_shared.replies import RequestStatus, SubmitState
 from busload_shared.result import Result
 
+from .encoding import Outgoing
+from .forecast import Forecast
 from .looking import statuses
 from .turnstile import Turnstile
 from .waiting import Waiting
@@ -31,15 +33,16 @@ CALLS_AT_ONCE = 8
 class Address:
     """Which queue, on which Redis, and how to use it. Raises SettingsInvalid."""
 
-    redis_url: str
+    redis_url: str = field(repr=False)
     queue: str
     max_queue_length: int
     result_ttl_s: float
     patience_s: float
+    copies: Copies
 
     def __post_init__(self) -> None:
         Keys(self.queue)
-        open_redis(self.redis_url)  # checks the URL and connects to nothing
+        open_redis(self.redis_url, queue=self.queue)  # checks the URL and connects to nothing
 
 
 class Wiring:
@@ -49,26 +52,28 @@ class Wiring:
         self.loop = asyncio.get_running_loop()
         self.pid = os.getpid()
         _open.add(self)
-        self.queue = Queue(open_redis(address.redis_url), address.queue, patience_s=address.patience_s)
+        redis = open_redis(address.redis_url, queue=address.queue)
+        self.queue = queue_with(address.copies, redis, address.queue, patience_s=address.patience_s)
         self.states: Turnstile[str, RequestStatus] = Turnstile(partial(statuses, self.queue))
         self.calls = asyncio.Semaphore(CALLS_AT_ONCE)
         self._token = uuid4().hex
         self.waiting = Waiting(self.queue, Inbox(self.queue.redis, self.queue.keys, self._token))
         self._limit = address.max_queue_length
-        self._outbox: Turnstile[tuple[str, bytes], SubmitState] = Turnstile(self._submit, weigh=_weight)
+        self._forecast = Forecast(self.queue)
+        self._outbox: Turnstile[Outgoing, SubmitState] = Turnstile(self._submit, weigh=_weight)
 
-    def send(self, request_id: str, payload: bytes) -> asyncio.Future[SubmitState]:
-        """Put a request on its way. The future raises QueueFull or BusloadUnavailable."""
+    def send(self, one: Outgoing) -> asyncio.Future[SubmitState]:
+        """Put a request on its way. The future raises QueueFull, DeadlineUnmeetable or BusloadUnavailable."""
         future: asyncio.Future[SubmitState] = self.loop.create_future()
-        self.waiting.sending(request_id)
-        self._outbox.put((request_id, payload), partial(self._sent, request_id, future))
+        self.waiting.sending(one.id)
+        self._outbox.put(one, partial(self._sent, one.id, future))
         return future
 
-    def send_and_expect(self, request_id: str, payload: bytes) -> asyncio.Future[Result]:
+    def send_and_expect(self, one: Outgoing) -> asyncio.Future[Result]:
         """Put a request on its way. The future is for `Waiting.outcome`, and raises what `send` raises too."""
-        future = self.waiting.expect(request_id)
-        self.waiting.sending(request_id)
-        self._outbox.put((request_id, payload), partial(self._sent_for, request_id, future))
+        future = self.waiting.expect(one.id)
+        self.waiting.sending(one.id)
+        self._outbox.put(one, partial(self._sent_for, one.id, future))
         return future
 
     async def close(self) -> None:
@@ -79,8 +84,34 @@ class Wiring:
         await self.waiting.close(error)
         await self.queue.redis.aclose()
 
-    async def _submit(self, requests: list[tuple[str, bytes]]) -> Sequence[SubmitState | BusloadError]:
-        sent = await self.queue.submit(requests, limit=self._limit, reply=self._token)
+    async def _submit(self, requests: list[Outgoing]) -> Sequence[SubmitState | BusloadError]:
+        hopeless = await self._new_among(requests, await self._forecast.unmeetable(requests))
+        if not hopeless:
+            return await self._enqueue(requests)
+        taken = [one for at, one in enumerate(requests) if at not in hopeless]
+        told = iter(await self._enqueue(taken) if taken else ())
+        return [hopeless[at] if at in hopeless else next(told) for at in range(len(requests))]
+
+    async def _new_among(
+        self, requests: list[Outgoing], hopeless: Mapping[int, DeadlineUnmeetable]
+    ) -> Mapping[int, DeadlineUnmeetable]:
+        """Only a newcomer is refused: an id that waits, runs or is answered is told its state, as ever."""
+        if not hopeless:
+            return hopeless
+        known = await self.queue.status([requests[at].id for at in hopeless])
+        return {
+            at: error
+            for (at, error), status in zip(hopeless.items(), known, strict=True)
+            if status.state in ("unknown", "expired")
+        }
+
+    async def _enqueue(self, requests: list[Outgoing]) -> Sequence[SubmitState | BusloadError]:
+        terms = {at: one.terms for at, one in enumerate(requests) if one.terms is not None}
+        pairs = [(one.id, one.payload) for one in requests]
+        try:
+            sent = await self.queue.submit(pairs, limit=self._limit, reply=self._token, terms=terms)
+        except NotReplicated as error:  # of these, not of all that stand in line behind them
+            return [NotReplicated(f"{one.id}: {error}") for one in requests]
         if "full" not in sent.states:
             return sent.states
         wait_s = (await self.queue.info()).expected_wait_s
@@ -104,8 +135,8 @@ class Wiring:
             self.waiting.sent(request_id, state)
 
 
-def _weight(request: tuple[str, bytes]) -> int:
-    return len(request[1])
+def _weight(one: Outgoing) -> int:
+    return len(one.payload)
 
 
 _open: weakref.WeakSet[Wiring] = weakref.WeakSet()

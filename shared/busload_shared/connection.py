@@ -13,21 +13,23 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     ClusterDownError,
     ConnectionError,
-    NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
-    ResponseError,
     TimeoutError,
     TryAgainError,
 )
 
+from .error_codes import code_of
 from .errors import BusloadUnavailable, SettingsInvalid
-from .packing import pack_with_hiredis
+from .packing import adapt_connections
+from .refusals import refusal
+from .routes import FOLLOWED, following
 
 T = TypeVar("T")
 
@@ -37,67 +39,70 @@ LONGEST_BLOCK_S = 1.0
 
 _TRANSIENT_TYPES = (
     ConnectionError, TimeoutError, OSError, ClusterDownError, NoScriptError, OutOfMemoryError, ReadOnlyError,
-    TryAgainError,
+    TryAgainError, AskError,
 )  # fmt: skip
-"""LOADING is a ConnectionError and MASTERDOWN a ClusterDownError. redis-py cuts the code off these texts."""
+"""LOADING is a ConnectionError, MASTERDOWN a ClusterDownError, MOVED an AskError. redis-py cuts the code off them."""
 
 _TRANSIENT_CODES = ("UNBLOCKED", "BUSY", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "MASTERDOWN")
 """Codes that begin the text: those redis-py has no class for, and those a script passes on."""
 
+_SAID: dict[type[RedisError], str] = {
+    AuthenticationError: "Redis refuses the user or password: set them in the redis URL",
+    NoScriptError: "Redis does not hold Busload's scripts, and this user may not load them: start a worker",
+    AskError: "this Redis is a cluster and the queue's slot is on another node or on its way there: wait until it has "
+    "moved, and see that the URL begins with redis+cluster://",
+}
+"""What is said of errors that tell nothing by their text."""
 
-def open_redis(url: str, *, max_connections: int | None = None) -> Redis:
+
+def open_redis(url: str, *, queue: str = "", max_connections: int | None = None) -> Redis:
     """A client that never repeats a command by itself: redis-py's silent retries would run a lost claim twice.
 
-    Raises SettingsInvalid for a URL that is none.
+    In a cluster it speaks to the node that owns the slot of `queue`. Raises SettingsInvalid for a URL that is none.
     """
-    # redis-py has no keepalive for a unix socket, and refuses the argument
-    keepalive: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive": True}
+    options: dict[str, Any] = {
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "socket_timeout": READ_TIMEOUT_S,
+        "socket_connect_timeout": READ_TIMEOUT_S,
+        "health_check_interval": 0,
+        "decode_responses": False,
+        "protocol": 2,
+    }
+    if not url.startswith("unix:"):  # redis-py has no keepalive for a unix socket, and refuses the argument
+        options["socket_keepalive"] = True
     try:
-        redis = Redis.from_url(
-            url,
-            retry=Retry(NoBackoff(), 0),
-            retry_on_error=[],
-            socket_timeout=READ_TIMEOUT_S,
-            socket_connect_timeout=READ_TIMEOUT_S,
-            health_check_interval=0,
-            max_connections=max_connections,
-            decode_responses=False,
-            protocol=2,
-            **keepalive,
-        )
+        if FOLLOWED.match(url):
+            redis = following(url, queue=queue, max_connections=max_connections, **options)
+        else:
+            redis = Redis.from_url(url, max_connections=max_connections, **options)
     except ValueError:  # neither its text nor the URL is shown: one that is broken hides its password anywhere
         raise SettingsInvalid(
-            "redis_url is not a Redis URL: write redis://USER:PASSWORD@HOST:PORT/DB, rediss:// or unix://, with "
-            "special characters of the password as %XX"
+            "redis_url is not a Redis URL: write redis://USER:PASSWORD@HOST:PORT/DB, rediss://, unix://, "
+            "redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DB or redis+cluster://HOST:PORT,HOST:PORT, with special "
+            "characters of the password as %XX"
         ) from None
-    return pack_with_hiredis(redis)
+    return adapt_connections(redis)
 
 
 def without_secrets(url: str) -> str:
     """The URL as it may be logged: no user, no password, no query, even of a URL that is broken."""
     scheme, colon, rest = url.partition("://")
-    host = (rest if colon else url).rpartition("@")[2]
+    before, at, host = (rest if colon else url).rpartition("@")
+    if at and "?" in before:  # the @ may be of a password in the query, or a ? of one before the host
+        host = "…"
     return f"{scheme if colon else ''}{colon}{re.split('[?#]', host)[0]}"
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether waiting may help: the server is away, loading, failing over, busy, or full for the moment."""
-    if isinstance(error, AuthenticationError | NoPermissionError):
+    if isinstance(error, AuthenticationError) or refusal(error) is not None:
         return False
-    return isinstance(error, _TRANSIENT_TYPES) or _code(error) in _TRANSIENT_CODES
-
-
-def _code(error: BaseException) -> str:
-    """The error's code; Redis 6.2 puts that of a script's command behind the place: `…: @user_script: 1: -OOM …`."""
-    if not isinstance(error, ResponseError):
-        return ""
-    text = str(error)
-    inner = re.search(r"@user_script: ?\d+: -?([A-Z]+) ", text)
-    return inner.group(1) if inner else text.split(" ", 1)[0].strip("-:")
+    return isinstance(error, _TRANSIENT_TYPES) or code_of(error) in _TRANSIENT_CODES
 
 
 def _is_oom(error: BaseException) -> bool:
-    return isinstance(error, OutOfMemoryError) or _code(error) == "OOM"
+    return isinstance(error, OutOfMemoryError) or code_of(error) == "OOM"
 
 
 async def persist(call: Callable[[], Awaitable[T]], *, patience_s: float) -> T:
@@ -121,10 +126,11 @@ async def persist(call: Callable[[], Awaitable[T]], *, patience_s: float) -> T:
 def unavailable(error: BaseException) -> BusloadUnavailable:
     """Say what is wrong with Redis and what to do, without repeating keys, values or secrets."""
     text = re.split(r"\n|,? with args beginning", str(error))[0][:200]
-    if isinstance(error, AuthenticationError):
-        return BusloadUnavailable("Redis refuses the user or password: set them in the redis URL")
-    if isinstance(error, NoPermissionError):
-        return BusloadUnavailable(f"this Redis user may not do that: widen its ACL ({text})")
+    for kind, said in _SAID.items():
+        if isinstance(error, kind):
+            return BusloadUnavailable(said)
+    if (refused := refusal(error)) is not None:
+        return BusloadUnavailable(refused)
     if _is_oom(error):
         return BusloadUnavailable("Redis is at maxmemory: let workers drain the queue, or raise maxmemory")
     if is_transient(error):

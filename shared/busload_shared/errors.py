@@ -29,6 +29,21 @@ class QueueFull(BusloadError):
         self.expected_wait_s = expected_wait_s
 
 
+class DeadlineUnmeetable(BusloadError):
+    """The caller must give more time, or do without: the queue cannot answer by the deadline, and did not take it.
+
+    `left_s` is the time until the deadline, `needed_s` the least the workers need, in seconds.
+    """
+
+    def __init__(self, request_id: str, *, left_s: float, needed_s: float) -> None:
+        super().__init__(
+            f"{request_id}: not taken: its deadline is {left_s:.2f} s away, and by the workers' own figures an answer "
+            f"takes {needed_s:.2f} s at least. Give it more time, raise its priority, or add workers."
+        )
+        self.left_s = left_s
+        self.needed_s = needed_s
+
+
 class ResultTimeout(BusloadError):
     """The result did not come in time. The request goes on: wait again, or cancel it."""
 
@@ -43,6 +58,18 @@ class RequestUnknown(BusloadError):
 
 class BusloadUnavailable(BusloadError):
     """Redis cannot be reached or cannot serve now. Operations must act; a retry later is safe."""
+
+
+class NotReplicated(BusloadUnavailable):
+    """The caller must submit again with the same id: the master has it, but a failover now would lose it."""
+
+    @classmethod
+    def lagging(cls, *, have: int, want: int, timeout_ms: int) -> NotReplicated:
+        """For a write that `have` of `want` replicas have."""
+        return cls(
+            f"accepted by the master, but only {have} of {want} replicas had it within {timeout_ms} ms: submit again "
+            "with the same id, and see to the replicas"
+        )
 
 
 class RedisUnfit(BusloadError):
@@ -65,5 +92,14 @@ class EngineDied(EngineError):
     """The engine's process ended or hung. The worker restarts it and runs the batch's rows again."""
 
 
+class EngineAbsent(EngineDied):
+    """The engine was gone before this batch reached it. The worker restarts it; the rows are not to blame."""
+
+
 class BatchFailed(EngineError):
     """The engine lives, but this batch raised. The worker runs its rows again in halves."""
+
+
+class OutOfMemory(BatchFailed):
+    """The batch was too much for the engine's memory, and the engine lives. The worker runs the rows that are
+    unanswered in halves at once; one that is too much alone is answered `too_heavy`."""

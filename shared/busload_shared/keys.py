@@ -1,6 +1,8 @@
 """Every Redis key of a queue. The queue is named by its list `L`; the rest hangs off `{L}:`.
 
     L                    LIST    waiting: producers LPUSH, workers take from the right      claim
+    {L}:ranked           ZSET    waiting with a priority: element -> arrival - priority steps   claim
+    {L}:deadlines        ZSET    waiting request's id -> deadline, Unix ms                  claim, expire
     {L}:retry            LIST    suspects in groups, to run again (`=<group size> ` first)  claim
     {L}:inflight         HASH    `batch:i` -> element, claimed and not yet answered         deliver, reclaim
     {L}:leases           ZSET    batch -> lease expiry, Unix ms of the Redis clock          deliver, reclaim
@@ -12,6 +14,8 @@
     {L}:workers          ZSET    worker -> last heartbeat, Unix ms                          its own expiry
     {L}:worker:<name>    STRING  what the worker is and does                                expiry
     {L}:stats            HASH    counters since the queue's first day                       bounded fields
+    {L}:replicated       STRING  written before WAIT, only with `wait_replicas`             expiry
+    {L}:lengths          HASH    route -> observations, sum, squares of ln(length)          its own expiry
     {L}:done:<id>        channel the result of one id is there
     {L}:reply:<client>   channel results for the client that submitted them
 
@@ -48,6 +52,14 @@ class Keys:
         return self._named("retry")
 
     @property
+    def ranked(self) -> str:
+        return self._named("ranked")
+
+    @property
+    def deadlines(self) -> str:
+        return self._named("deadlines")
+
+    @property
     def inflight(self) -> str:
         return self._named("inflight")
 
@@ -70,6 +82,14 @@ class Keys:
     @property
     def stats(self) -> str:
         return self._named("stats")
+
+    @property
+    def replicated(self) -> str:
+        return self._named("replicated")
+
+    @property
+    def lengths(self) -> str:
+        return self._named("lengths")
 
     def result(self, request_id: str) -> str:
         return self._named("result:") + request_id

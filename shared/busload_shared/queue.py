@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from . import scripts
-from .connection import LONGEST_BLOCK_S, is_transient, persist, unavailable
+from .connection import LONGEST_BLOCK_S, is_transient, unavailable
 from .element import Element
 from .keys import Keys
 from .mail import MailBag
+from .noticeboard import Noticeboard
 from .replies import (
+    NO_CHOICE,
     CancelState,
+    Choice,
     Claim,
     DeadLetter,
     Delivery,
     NotYet,
-    QueueInfo,
     Reclaimed,
     RequestStatus,
     Seat,
     State,
     Submitted,
-    WorkerInfo,
 )
 from .result import Result
+from .terms import Terms
 
 KNOWN_MS = 604_800_000
 """A waiting request's state key lives for a week, as in lua/lib/common.lua."""
+
+_NO_TERMS: Mapping[int, Terms] = {}
 
 DEAD_LETTERS_KEPT = 10_000
 """Older dead letters are dropped; their error results are not."""
 
 
-class Queue:
+class Queue(Noticeboard):
     """One queue on one Redis. Times are Unix ms on the Redis clock; `now_ms` is for tests that hold the clock.
 
     Every method may be repeated after a lost reply, and repeats itself for `patience_s` seconds while Redis is
@@ -44,35 +48,43 @@ class Queue:
     """
 
     def __init__(self, redis: Redis, name: str, *, patience_s: float = 5.0) -> None:
-        self.keys = Keys(name)
-        self.redis = redis
-        self.now_ms: float | None = None
-        self._patience_s = patience_s
-        self._scripts = {script: redis.register_script(scripts.source(script)) for script in scripts.names()}
+        super().__init__(redis, Keys(name), patience_s=patience_s)
         self._channels = self.keys.done("").removesuffix("done:")
         k = self.keys
         self._claim_keys = [
             name, k.retry, k.inflight, k.leases, k.batches, k.stats, k.state(""), k.result(""), k.cancel(""),
+            k.ranked, k.deadlines,
         ]  # fmt: skip
         self._retry_keys = [k.inflight, k.leases, k.batches, k.retry, k.stats, k.state("")]
 
-    async def submit(self, requests: Sequence[tuple[str, bytes]], *, limit: int, reply: str = "") -> Submitted:
+    async def submit(
+        self,
+        requests: Sequence[tuple[str, bytes]],
+        *,
+        limit: int,
+        reply: str = "",
+        terms: Mapping[int, Terms] = _NO_TERMS,
+    ) -> Submitted:
         """Enqueue (id, JSON) pairs whose id is new while fewer than `limit` wait. `reply` names the client's
-        channel for results."""
-        keys = [self.keys.queue, self.keys.retry, self.keys.inflight]
+        channel for results; `terms` are those of the requests at these positions that have any."""
+        k = self.keys
+        keys = [k.queue, k.retry, k.inflight, k.ranked, k.deadlines]
         args: list[Any] = [self._now(), limit, reply]
         for request_id, payload in requests:
-            keys += (self.keys.state(request_id), self.keys.result(request_id))
+            keys += (k.state(request_id), k.result(request_id))
             args += (request_id, payload)
+        for position, (priority, deadline_ms, ttl_ms) in terms.items():
+            args += (position + 1, priority, "" if deadline_ms is None else deadline_ms, ttl_ms or "")
         now, depth, states = await self._run("submit", keys, args)
         return Submitted(float(now), depth, tuple(state.decode() for state in states))
 
     async def stamp(self) -> bool:
         """Give raw elements their arrival time; False when Redis has no memory for it."""
-        keys = [self.keys.queue, self.keys.state(""), self.keys.result(""), self.keys.inflight]
+        k = self.keys
+        keys = [k.queue, k.state(""), k.result(""), k.inflight, k.ranked, k.deadlines]
         return bool(await self._run("stamp", keys, [self._now()]))
 
-    async def claim(
+    async def claim(  # noqa: PLR0913 - by name only, one for each argument of the script
         self,
         batch: str,
         *,
@@ -82,21 +94,32 @@ class Queue:
         lease_ms: float,
         drain: bool = False,
         keep_ms: int = KNOWN_MS,
+        choice: Choice = NO_CHOICE,
     ) -> Claim | NotYet:
         """Claim a batch under the name `batch` if one leaves now. The same name again gives the same rows.
 
-        For `keep_ms` from now an id whose result has expired is told from one that was never here.
+        For `keep_ms` from now an id whose result has expired is told from one that was never here. Of the `choice`
+        those board that are still there; without one the oldest do.
         """
-        args = [self._now(), batch, worker, max_batch_size, max_wait_ms, lease_ms, int(drain), keep_ms]
+        args: list[Any] = [self._now(), batch, worker, max_batch_size, max_wait_ms, lease_ms, int(drain), keep_ms]
+        args.append(int(choice.heavy))
+        for pick in choice.picks:
+            args += pick
         outcome, now, depth, *rest = await self._run("claim", self._claim_keys, args)
         if outcome == b"wait":
-            return NotYet(float(now), depth, float(rest[0]) if rest[0] else None)
+            due, newest = (float(ms) if ms else None for ms in rest)
+            return NotYet(float(now), depth, due, newest)
         trigger, claimed, rows = rest
         seats = tuple(
             Seat(index, Element.parse(element, latest_ms=float(now)), bool(flag))
             for index, flag, element in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
         )
         return Claim(batch, float(now), float(claimed), depth, trigger.decode(), seats)
+
+    async def peek(self, at_most: int) -> list[bytes]:
+        """The oldest of the list as they stand there, oldest first. Changes nothing."""
+        elements = await self._persist(lambda: self.redis.lrange(self.keys.queue, -at_most, -1))
+        return list(reversed(elements))
 
     async def renew(self, batches: Sequence[str], *, lease_ms: float) -> list[bool]:
         """Renew the leases of `batches`; False for each that was lost."""
@@ -124,9 +147,10 @@ class Queue:
         taken = zip(reply[::3], reply[1::3], reply[2::3], strict=True)
         return [Reclaimed(batch.decode(), meta.decode(), rows) for batch, meta, rows in taken]
 
-    async def release(self, batch: str) -> int:
-        """Give up a batch whose engine died: what is left of it becomes suspects. Returns rows put back."""
-        return int(await self._run("release", self._retry_keys, [batch]))
+    async def release(self, batch: str, *, evidence: bool = True) -> int:
+        """Give up a batch whose engine died: what is left of it becomes suspects. Returns rows put back. Without
+        `evidence` a row that was alone has died once more, but not alone."""
+        return int(await self._run("release", self._retry_keys, [batch, "" if evidence else "1"]))
 
     async def hand_back(self, batch: str) -> int:
         """Give up a batch on a graceful stop: rows go back in order, with their age. Returns rows put back."""
@@ -144,9 +168,30 @@ class Queue:
         k = self.keys
         keys = [
             k.result(request_id), k.state(request_id), k.cancel(request_id), k.queue, k.retry, k.inflight, k.stats,
+            k.ranked,
         ]  # fmt: skip
         args = [request_id, result, int(ttl_s * 1000), self._channels]
         return (await self._run("cancel", keys, args)).decode()  # type: ignore[no-any-return]
+
+    async def overdue(self, *, at_most: int = 64) -> list[str]:
+        """Waiting requests whose deadline has passed, the longest overdue first."""
+        ids: list[str] = []
+        for raw in await self._run("overdue", [self.keys.deadlines], [self._now(), at_most]):
+            try:
+                ids.append(raw.decode())
+            except UnicodeDecodeError:  # no Result could bear that id: its claim tells what is wrong
+                await self._persist(partial(self.redis.zrem, self.keys.deadlines, raw))
+        return ids
+
+    async def expire(self, answers: Mapping[str, bytes], *, ttl_s: float) -> int:
+        """Answer those of these requests that still wait with their `expired` Result. Returns how many did."""
+        k = self.keys
+        keys = [k.queue, k.retry, k.inflight, k.ranked, k.deadlines, k.stats]
+        args: list[Any] = [int(ttl_s * 1000), self._channels]
+        for request_id, result in answers.items():
+            keys += (k.result(request_id), k.state(request_id))
+            args += (request_id, result)
+        return int(await self._run("expire", keys, args))
 
     async def cancels(self, request_ids: Sequence[str]) -> set[str]:
         """Which of these running requests somebody asked to cancel."""
@@ -158,7 +203,7 @@ class Queue:
     async def status(self, request_ids: Sequence[str]) -> list[RequestStatus]:
         """Where each request is, from one moment."""
         k = self.keys
-        keys = [k.queue, k.retry, k.inflight]
+        keys = [k.queue, k.retry, k.inflight, k.ranked]
         for request_id in request_ids:
             keys += (k.result(request_id), k.state(request_id))
         reply = await self._run("status", keys, [])
@@ -171,50 +216,6 @@ class Queue:
         keys = [self.keys.result(request_id) for request_id in request_ids]
         return list(await self._persist(lambda: self.redis.mget(keys)))
 
-    async def heartbeat(self, info: WorkerInfo, *, ttl_s: float) -> int:
-        """Say that this worker lives. Returns how many workers do."""
-        return await self._heartbeat(info.name, info.model_dump_json(), ttl_s)
-
-    async def farewell(self, worker: str) -> None:
-        """Take this worker off the list."""
-        await self._heartbeat(worker, "", 60.0)
-
-    async def _heartbeat(self, worker: str, record: str, ttl_s: float) -> int:
-        keys = [self.keys.workers, self.keys.worker(worker)]
-        return int(await self._run("heartbeat", keys, [self._now(), worker, record, int(ttl_s * 1000)]))
-
-    async def info(self) -> QueueInfo:
-        """The state of the queue and of its workers."""
-        k = self.keys
-        keys = [k.queue, k.retry, k.inflight, k.leases, k.batches, k.dead, k.workers, k.stats]
-        now, waiting, retry, inflight, leases, dead, *ages, names, counters = await self._run(
-            "queue_info", keys, [self._now()]
-        )
-        old, suspect, claimed = (float(age) if age else None for age in ages)
-        return QueueInfo(
-            queue=k.queue,
-            now_ms=float(now),
-            waiting=waiting,
-            retry=retry,
-            inflight=inflight,
-            leases=leases,
-            dead=dead,
-            oldest_waiting_ms=old,
-            oldest_retry_ms=suspect,
-            oldest_inflight_ms=claimed,
-            workers=await self._workers(names),
-            counters={
-                name.decode(): int(value)
-                for name, value in zip(counters[::2], counters[1::2], strict=True)
-                if value.isdigit()
-            },
-        )
-
-    async def _workers(self, names: Iterable[bytes]) -> tuple[WorkerInfo, ...]:
-        keys = [self.keys.worker(name.decode("utf-8", "replace")) for name in names]
-        records = await self._persist(lambda: self.redis.mget(keys)) if keys else []
-        return tuple(WorkerInfo.model_validate_json(record) for record in records if record)
-
     async def dead_letters(self, *, start: int = 0, count: int = 100) -> list[DeadLetter]:
         """Dead letters, newest first."""
         letters = await self._persist(lambda: self.redis.lrange(self.keys.dead, start, start + count - 1))
@@ -223,7 +224,7 @@ class Queue:
     async def redrive(self, letter: DeadLetter) -> bool:
         """Put a dead letter back into the queue; False when somebody else did."""
         k, name = self.keys, letter.id or ""
-        keys = [k.dead, k.queue, k.retry, k.inflight, k.result(name), k.state(name)]
+        keys = [k.dead, k.queue, k.retry, k.inflight, k.result(name), k.state(name), k.ranked]
         args = [self._now(), letter.model_dump_json(), name, letter.payload_bytes]
         return bool(await self._run("redrive", keys, args))
 
@@ -249,16 +250,6 @@ class Queue:
                 raise unavailable(error) from error
             return False
         return found is not None
-
-    def _now(self) -> str | float:
-        return "" if self.now_ms is None else self.now_ms
-
-    async def _run(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        call = self._scripts[script]
-        return await self._persist(lambda: call(keys=keys, args=args))
-
-    async def _persist(self, call: Any) -> Any:
-        return await persist(call, patience_s=self._patience_s)
 
 
 def _status(state: bytes, detail: bytes) -> RequestStatus:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from .curve import ServiceCurve
 from .element import Element
 from .result import Result, Status, Trigger
 
@@ -18,7 +20,7 @@ SubmitState = Literal["queued", "waiting", "running", "answered", "full"]
 
 State = Literal["unknown", "waiting", "running", "answered", "expired"]
 CancelState = Literal["answered", "cancelled", "running", "unknown"]
-WorkerState = Literal["starting", "ready", "restarting", "draining"]
+WorkerState = Literal["starting", "ready", "restarting", "draining", "broken"]
 """What this version's workers say; a newer one may say something else."""
 
 
@@ -59,11 +61,34 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """No batch leaves now. `due_in_ms` until the oldest has waited long enough, None when nobody waits."""
+    """No batch leaves now. `due_in_ms` until the oldest has waited long enough, None when nobody waits;
+    `newest_ms` since the newest came, None where that is not known."""
 
     now_ms: float
     depth: int
     due_in_ms: float | None
+    newest_ms: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which of the oldest a worker wants: (place from the old end, from 1; header up to the JSON), oldest first.
+    `heavy` when they fill the batch by weight, though not by number."""
+
+    picks: tuple[tuple[int, bytes], ...] = ()
+    heavy: bool = False
+
+
+NO_CHOICE = Choice()
+
+
+def three_numbers(raw: bytes) -> tuple[float, float, float] | None:
+    """As lua/learn.lua writes them; None for what somebody else wrote there."""
+    try:
+        first, second, third = map(float, raw.split())
+    except ValueError:
+        return None
+    return first, second, third
 
 
 class Delivery(NamedTuple):
@@ -120,7 +145,9 @@ class WorkerInfo(_Record):
     engine_restarts: int = 0
     leases_lost: int = 0
     proofs_broken: int = 0
+    out_of_memory: int = 0
     looked_ms: float | None = None
+    curve: ServiceCurve | None = None
 
 
 class QueueInfo(_Record):
@@ -138,6 +165,29 @@ class QueueInfo(_Record):
     oldest_inflight_ms: float | None
     workers: tuple[WorkerInfo, ...]
     counters: dict[str, int]
+
+    @classmethod
+    def read(cls, queue: str, reply: Sequence[Any], *, workers: tuple[WorkerInfo, ...]) -> Self:
+        """From what lua/queue_info.lua returns."""
+        now, waiting, retry, inflight, leases, dead, old, suspect, claimed, _, counters = reply
+        return cls(
+            queue=queue,
+            now_ms=float(now),
+            waiting=waiting,
+            retry=retry,
+            inflight=inflight,
+            leases=leases,
+            dead=dead,
+            oldest_waiting_ms=float(old) if old else None,
+            oldest_retry_ms=float(suspect) if suspect else None,
+            oldest_inflight_ms=float(claimed) if claimed else None,
+            workers=workers,
+            counters={
+                name.decode(): int(value)
+                for name, value in zip(counters[::2], counters[1::2], strict=True)
+                if value.isdigit()
+            },
+        )
 
     @property
     def rows_per_s(self) -> float | None:

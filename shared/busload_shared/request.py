@@ -6,13 +6,27 @@ import math
 from functools import cache
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 
 from .errors import RequestInvalid
 
 MAX_ID_CHARACTERS = 256
 MAX_PAYLOAD_BYTES = 1_048_576
 """Largest element a worker parses, in bytes of JSON. A larger one is answered with an error."""
+
+MAX_JSON_VALUES = 20_000
+"""Values in metadata, and in a JSON schema, those in its lists and objects counted."""
+
+_SHOWN_CHARACTERS = 64
+"""An unknown field's name is shown up to here: it may be any text, a prompt too."""
 
 RequestId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS, pattern=r"^[^\s\x00-\x1f\x7f-\x9f]+$")]
 """1 to 256 characters, no white space and no control character: the id ends a Redis key and is read by people."""
@@ -22,6 +36,7 @@ TokenId = Annotated[int, Field(ge=0)]
 StopText = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
+# Lists below fail fast: a megabyte of wrong items would else take a second, one error for each.
 class Message(BaseModel):
     """Base of all that crosses the wire: frozen, strict about types, unknown fields refused."""
 
@@ -50,6 +65,10 @@ def made(model: type[Made], fields: dict[str, Any]) -> Made:
     return message
 
 
+_DATA_IN_SCHEMAS = frozenset({"const", "default", "enum", "examples"})
+"""Keywords whose values are data, where "$ref" has no meaning."""
+
+
 class ChatMessage(Message):
     """One turn of a chat. Text only: a part with a URL would make the worker fetch it."""
 
@@ -58,17 +77,39 @@ class ChatMessage(Message):
     name: Annotated[str, Field(max_length=256)] | None = None
 
 
-def _finite(value: JsonValue) -> JsonValue:
-    """Refuse NaN and infinities in free JSON: pydantic lets them in there, and they cannot be handed back as JSON."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("NaN and infinities are no JSON")
-    if isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            _finite(part)
+def _bounded(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Refuse what free JSON must not hold. NaN and infinities: pydantic lets them in there, and they cannot be handed
+    back. And small values by the hundred thousand: they take twenty times the memory of their JSON."""
+    left: list[JsonValue] = [value]
+    count = 0
+    while left:
+        part = left.pop()
+        if isinstance(part, dict | list):
+            count += len(part)
+            if count > MAX_JSON_VALUES:
+                raise ValueError(f"at most {MAX_JSON_VALUES} values are taken, in all its parts together")
+            left += part.values() if isinstance(part, dict) else part
+        elif isinstance(part, float) and not math.isfinite(part):
+            raise ValueError("NaN and infinities are no JSON")
     return value
 
 
-JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
+def _own_references(schema: JsonValue) -> JsonValue:
+    """Refuse references to other documents: nothing is fetched, and they would allow anything in their place."""
+    if isinstance(schema, dict):
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and not reference.startswith("#"):
+            raise ValueError("$ref may point into this schema only, as in #/$defs/name")
+        for name, part in schema.items():
+            if name not in _DATA_IN_SCHEMAS:
+                _own_references(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            _own_references(part)
+    return schema
+
+
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_bounded)]
 
 
 class Sampling(Message):
@@ -83,8 +124,8 @@ class Sampling(Message):
     """0 and -1 consider all tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] = 0.0
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    stop: Annotated[tuple[StopText, ...], Field(max_length=64)] = ()
-    stop_token_ids: Annotated[tuple[TokenId, ...], Field(max_length=256)] = ()
+    stop: Annotated[tuple[StopText, ...], Field(max_length=64, fail_fast=True)] = ()
+    stop_token_ids: Annotated[tuple[TokenId, ...], Field(max_length=256, fail_fast=True)] = ()
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] = 0.0
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] = 1.0
@@ -92,9 +133,9 @@ class Sampling(Message):
     """Samples for one prompt. Each takes a seat's worth of memory in the engine."""
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     ignore_eos: bool = False
-    json_schema: JsonObject | None = None
+    json_schema: Annotated[JsonObject, AfterValidator(_own_references)] | None = None
     regex: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
-    choice: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1024)] | None = None
+    choice: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1024, fail_fast=True)] | None = None
     grammar: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
 
     @model_validator(mode="after")
@@ -119,10 +160,12 @@ class Request(Sampling):
     v: Literal[1] = 1
     id: RequestId
     prompt: Text | None = None
-    prompt_token_ids: Annotated[tuple[TokenId, ...], Field(min_length=1, max_length=1_000_000)] | None = None
-    messages: Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=4096)] | None = None
+    prompt_token_ids: (
+        Annotated[tuple[TokenId, ...], Field(min_length=1, max_length=1_000_000, fail_fast=True)] | None
+    ) = None
+    messages: Annotated[tuple[ChatMessage, ...], Field(min_length=1, max_length=4096, fail_fast=True)] | None = None
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
-    """Higher is sooner; carried through, and used where the worker's order allows."""
+    """Higher is sooner: one point boards like ten seconds of waiting, so that nobody waits for ever."""
     deadline: Annotated[float, Field(gt=0)] | None = None
     ttl_s: Annotated[float, Field(gt=0, le=31_536_000)] | None = None
     route: Annotated[str, Field(min_length=1, max_length=128)] | None = None
@@ -156,8 +199,19 @@ def parse_request(payload: bytes) -> Request:
 
 
 def reason(error: ValidationError) -> str:
-    """Say in one line what is wrong and where, without repeating the producer's text."""
+    """Say in one short line what is wrong and where, without repeating the producer's text."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
-    lines = [f"{'.'.join(map(str, p['loc'])) or 'request'}: {p['msg']}" for p in problems[:5]]
+    # after a wrong item, that the list is now too short is no news
+    wrong = {p["loc"][:-1] for p in problems}
+    problems = [p for p in problems if p["type"] != "too_short" or p["loc"] not in wrong]
+    lines = [f"{'.'.join(map(_shown, p['loc'])) or 'request'}: {p['msg']}" for p in problems[:5]]
     more = len(problems) - len(lines)
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
+
+
+def _shown(name: str | int) -> str:
+    """A field's name, which is the producer's text where the field is unknown: cut, and on one line."""
+    text = str(name)
+    if len(text) > _SHOWN_CHARACTERS:
+        text = text[:_SHOWN_CHARACTERS] + "…"
+    return text if text.isprintable() else repr(text)

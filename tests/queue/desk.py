@@ -23,7 +23,7 @@ class Desk:
     """Claims with no wait, and answers each request with `<prompt>!` unless told otherwise."""
 
     def __init__(self, url: str, queue: str) -> None:
-        self.queue = Queue(open_redis(url), queue)
+        self.queue = Queue(open_redis(url, queue=queue), queue)
         self._names = (f"batch{number}" for number in count())
 
     async def __aenter__(self) -> Self:
@@ -32,7 +32,7 @@ class Desk:
     async def __aexit__(self, *_: object) -> None:
         await self.queue.redis.aclose()
 
-    async def claim(self, at_most: int = 32) -> Claim | None:
+    async def claim(self, at_most: int = 64) -> Claim | None:
         """A batch of what waits now; None when nothing does."""
         found = await self.queue.claim(
             next(self._names), worker="desk", max_batch_size=at_most, max_wait_ms=0, lease_ms=60_000

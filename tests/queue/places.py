@@ -11,6 +11,9 @@ import redis
 from busload_shared.element import Element
 from busload_shared.keys import Keys
 
+BELL = b"@0.000 0 0   "
+"""What stands in the list while only ranked requests wait, so that idle workers wake up; see lua/lib/ranking.lua."""
+
 _GROUP = re.compile(rb"=(\d+) ")
 
 
@@ -32,20 +35,21 @@ class Places:
         """Read all in one step. `names` are the ids that may have a result."""
         pipeline = client.pipeline()
         pipeline.lrange(keys.queue, 0, -1)
+        pipeline.zrange(keys.ranked, 0, -1)
         pipeline.lrange(keys.retry, 0, -1)
         pipeline.hgetall(keys.inflight)
         pipeline.hgetall(keys.batches)
         pipeline.zrange(keys.leases, 0, -1, withscores=True)
         pipeline.lrange(keys.dead, 0, -1)
         pipeline.mget([keys.result(name) for name in names])
-        waiting, retry, flights, batches, leases, dead, results = pipeline.execute()
+        waiting, ranked, retry, flights, batches, leases, dead, results = pipeline.execute()
 
         def element(raw: bytes) -> Element:
             return Element.parse(raw, latest_ms=now_ms)
 
         marks = [_GROUP.match(raw) for raw in retry]
         return cls(
-            waiting=[element(raw) for raw in reversed(waiting)],
+            waiting=[element(raw) for raw in [*reversed(waiting), *ranked] if raw != BELL],
             groups=[int(mark.group(1)) if mark else 0 for mark in reversed(marks)],
             retry=[element(_GROUP.sub(b"", raw, count=1)) for raw in reversed(retry)],
             flights={field.decode(): element(raw) for field, raw in flights.items()},

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 from tests.conftest import get_server, missing
-from tests.queue.steps import body
 from tests.queue.workers import Workers
-from tests.queue.world import NAMES, TWINS
+from tests.queue.world import NAMES, TWINS, wanted
 from tests.redis_servers import WANTED, Servers
 
 from busload_shared.replies import DeadLetter
@@ -42,12 +41,12 @@ class Machine(Workers):
         copies, running = self.places.copies(), self.places.running()
         assert self.places.results == self.results, "a result never changes, and none appears unseen"
         for name in NAMES:
-            held, flying = copies[body(name)], running[body(name)]
+            held, flying = copies[wanted(name)], running[wanted(name)]
             assert flying <= (name not in self.results), "one copy runs at most, and none of what is answered"
             if self.live(name):
                 assert 1 <= held <= self.pushed[name], "nothing is lost, nothing is made"
         for name in filter(self.live, TWINS):
-            assert any(element.payload.startswith(body(name)[:12]) for element in self.places.elements), "not lost"
+            assert any(element.payload.startswith(wanted(name)[:12]) for element in self.places.elements), "not lost"
         for payload in self.junk:
             assert copies[payload] == (payload not in self.buried), "junk waits, runs or is dead"
 
@@ -67,20 +66,20 @@ class Machine(Workers):
         for name, found in zip(NAMES, self.run(self.queue.status(NAMES)), strict=True):
             if name in self.results:
                 assert found.state == "answered"
-            elif running[body(name)]:
+            elif running[wanted(name)]:
                 assert found.state == "running"
             elif self.live(name) and name in listed - self.reborn:
                 assert found.state == "waiting"
-            elif name in self.forgotten and not self.places.copies()[body(name)]:
+            elif name in self.forgotten and not self.places.copies()[wanted(name)]:
                 assert found.state == "expired"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_is_in_exactly_one_place(redis_servers: Servers, version: str) -> None:
-    wanted = redis_servers.first() if version == "first" else version
-    if wanted is None:
+    chosen = redis_servers.first() if version == "first" else version
+    if chosen is None:
         missing("redis-server", " or ".join(WANTED.values()))
-    server = get_server(redis_servers, wanted)
+    server = get_server(redis_servers, chosen)
     run_state_machine_as_test(
         lambda: Machine(server),
         settings=settings(

@@ -40,6 +40,8 @@ PASSING = [
     IN_A_SCRIPT + "MISCONF Errors writing to the AOF file: No space left on device",
     "NOREPLICAS Not enough good replicas to write.",
     "ERR max number of clients reached",
+    "MOVED 866 10.0.0.1:6379",
+    "ASK 866 10.0.0.1:6379",
 ]
 LASTING = [
     "WRONGTYPE Operation against a key holding the wrong kind of value",
@@ -51,7 +53,6 @@ LASTING = [
     "WRONGPASS invalid username-password pair or user is disabled.",
     "NOPERM this user has no permissions to run the 'eval' command",
     "CROSSSLOT Keys in request don't hash to the same slot",
-    "MOVED 866 10.0.0.1:6379",
     "EXECABORT Transaction discarded because of previous errors.",
     "DENIED Redis is running in protected mode",
 ]
@@ -100,6 +101,7 @@ def test_a_fault_of_the_program_does_not(error: Exception) -> None:
         ("NOPERM this user has no permissions to run the 'eval' command", "ACL"),
         ("WRONGTYPE {q}:dead is a string, not a list; rename or delete it", "rename or delete it"),
         ("LOADING Redis is loading the dataset in memory", "does not answer"),
+        ("MOVED 866 10.0.0.1:6379", "redis+cluster://"),
     ],
 )
 def test_what_is_wrong_is_said_with_what_to_do(reply: str, says: str) -> None:
@@ -124,6 +126,10 @@ def test_what_redis_repeats_of_a_command_is_not_repeated() -> None:
         ("redis://u:pa55#pa55@host/0", "redis://host/0"),
         ("u:pa55@host:6379", "host:6379"),
         ("redis://[u:pa55@::1/0", "redis://::1/0"),
+        ("redis+sentinel://u:pa55@h1:1,h2:2/master/0?sentinel_password=pa55", "redis+sentinel://h1:1,h2:2/master/0"),
+        ("rediss+cluster://u:pa55@h1:1,h2:2", "rediss+cluster://h1:1,h2:2"),
+        ("redis+sentinel://h1:1/master?sentinel_password=pa@55", "redis+sentinel://…"),
+        ("redis://u:pa?x=55@host/0", "redis://…"),
     ],
 )
 def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:

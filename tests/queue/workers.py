@@ -7,7 +7,8 @@ from hypothesis.stateful import precondition, rule
 from tests.queue.steps import letter, result
 from tests.queue.world import TTL_S, World
 
-from busload_shared.replies import Claim, Delivery, NotYet
+from busload_shared.element import Element
+from busload_shared.replies import NO_CHOICE, Choice, Claim, Delivery, NotYet
 
 
 class Workers(World):
@@ -26,9 +27,21 @@ class Workers(World):
     def claim_many(self, size: int, lease: int) -> None:
         self.claim(size, lease, True)
 
-    def claim(self, size: int, lease: int, drain: bool) -> None:
+    @precondition(lambda self: self.places.waiting)
+    @rule(data=st.data(), size=st.integers(1, 4), between=st.integers(0, 2))
+    def claim_chosen(self, data: st.DataObject, size: int, between: int) -> None:
+        """Some of those seen at a look; another worker may claim between the look and the claim."""
+        seen = [(place, raw) for place, raw in enumerate(self.run(self.queue.peek(8)), 1) if raw.startswith(b"@")]
+        chosen = data.draw(st.lists(st.sampled_from(seen), max_size=4, unique=True)) if seen else []
+        heads = [(place, raw[: -len(Element.parse(raw, latest_ms=1e15).payload) or None]) for place, raw in chosen]
+        if between:
+            self.claim(between, 200, True)
+            self.look()
+        self.claim(size, 200, True, Choice(tuple(sorted(heads)), heavy=bool(heads)))
+
+    def claim(self, size: int, lease: int, drain: bool, choice: Choice = NO_CHOICE) -> None:
         self.count += 1
-        got = self.ask(f"b{self.count}", size=size, lease=lease, drain=drain)
+        got = self.ask(f"b{self.count}", size=size, lease=lease, drain=drain, choice=choice)
         if isinstance(got, NotYet):
             return
         self.claims[got.batch] = got
@@ -41,9 +54,13 @@ class Workers(World):
             assert seat.cancelled == (element.id in self.marked), "a cancel is seen at the claim"
             assert self.repaired or (element.attempts > 0) == (got.trigger == "retry"), "suspects ride apart"
 
-    def ask(self, batch: str, *, size: int, lease: float = 100, drain: bool = False) -> Claim | NotYet:
+    def ask(
+        self, batch: str, *, size: int, lease: float = 100, drain: bool = False, choice: Choice = NO_CHOICE
+    ) -> Claim | NotYet:
         return self.run(
-            self.queue.claim(batch, worker=batch, max_batch_size=size, max_wait_ms=50, lease_ms=lease, drain=drain)
+            self.queue.claim(
+                batch, worker=batch, max_batch_size=size, max_wait_ms=50, lease_ms=lease, drain=drain, choice=choice
+            )
         )
 
     @precondition(lambda self: self.places.leases)

@@ -19,7 +19,8 @@ from tests.redis_servers import Server
 
 from busload_shared.connection import open_redis
 from busload_shared.queue import Queue
-from busload_shared.replies import Claim, Delivery
+from busload_shared.replies import Claim, Delivery, RequestStatus
+from busload_shared.terms import Terms
 
 T = TypeVar("T")
 NAMES = [str(i) for i in range(8)]
@@ -29,6 +30,23 @@ TWINS = ["t0", "t1"]
 JUNK = [b"junk %d", b'{"id":%d}', b"=2 junk %d", b"@1 %d", b"\xff%d"]
 TTL_S = 3600.0
 name_lists = st.lists(st.sampled_from(NAMES), min_size=1, max_size=5)
+
+
+PRIORITIES = {"5": 1, "6": -2, "7": 100}
+DEADLINES = {"1", "6"}
+
+
+def wanted(name: str, **more: str) -> bytes:
+    """The JSON of a request, with the priority and the time to live that its id has in this world."""
+    terms: dict[str, float] = {"priority": PRIORITIES[name]} if name in PRIORITIES else {}
+    if name in DEADLINES:
+        terms["ttl_s"] = 0.2
+    return body(name, **terms, **more)
+
+
+def terms(name: str) -> Terms:
+    """What the client tells the queue of it."""
+    return Terms(PRIORITIES.get(name, 0), ttl_ms=200 if name in DEADLINES else None)
 
 
 class World(RuleBasedStateMachine):
@@ -87,7 +105,8 @@ class World(RuleBasedStateMachine):
     def submit(self, names: list[str], limit: int) -> None:
         stamped = {e.id for e in self.places.elements}
         depth = len(self.places.waiting)
-        sent = self.run(self.queue.submit([(name, body(name)) for name in names], limit=limit))
+        pairs, special = [(name, wanted(name)) for name in names], {at: terms(name) for at, name in enumerate(names)}
+        sent = self.run(self.queue.submit(pairs, limit=limit, terms=special))
         for name, state in zip(names, sent.states, strict=True):
             if name in self.results:
                 assert state == "answered"
@@ -115,7 +134,7 @@ class World(RuleBasedStateMachine):
                 element = each % self.count
                 self.junk.add(element)
             else:
-                element = body(each, prompt=str(self.count)) if each in TWINS else body(each)
+                element = wanted(each, prompt=str(self.count)) if each in TWINS else wanted(each)
                 self.accept(each)
             self.client.lpush(self.queue.keys.queue, element)
 
@@ -129,6 +148,24 @@ class World(RuleBasedStateMachine):
             self.forgotten.discard(name)
         elif said in ("running", "unknown"):
             self.marked.add(name)
+
+    @rule()
+    def expire(self) -> None:
+        """As every worker's tick does. What runs is its worker's to end; what is gone stays gone."""
+        overdue = self.run(self.queue.overdue())
+        assert set(overdue) <= DEADLINES
+        records = {name: result(name, "expired", attempts=0) for name in overdue}
+        before = [(name, found.state) for name, found in zip(overdue, self.states(overdue), strict=True)]
+        answered = self.run(self.queue.expire(records, ttl_s=TTL_S)) if records else 0
+        waited = [name for name, state in before if state == "waiting"]
+        assert answered == len(waited)
+        assert not self.run(self.queue.overdue()), "nobody is told twice"
+        for name in waited:
+            self.results[name] = records[name]
+            self.forgotten.discard(name)
+
+    def states(self, names: list[str]) -> list[RequestStatus]:
+        return self.run(self.queue.status(names)) if names else []
 
     # --- what operators and time do ----------------------------------------------------------------
 
@@ -173,7 +210,7 @@ class World(RuleBasedStateMachine):
             self.results.pop(dead.id, None)
             self.accept(dead.id)
         elif dead.id in NAMES:
-            assert self.places.copies()[body(dead.id)], "a letter goes without a copy only when its request is there"
+            assert self.places.copies()[wanted(dead.id)], "a letter goes without a copy only when its request is there"
 
     @precondition(lambda self: self.results)
     @rule(data=st.data())

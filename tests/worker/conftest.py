@@ -30,7 +30,7 @@ class Depot:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.redis: Redis = open_redis(url)
+        self.redis: Redis = open_redis(url, queue=QUEUE)
         self.queue = Queue(self.redis, QUEUE)
         self._clients: list[Redis] = []
         self._tasks: list[tuple[Worker, asyncio.Task[None]]] = []
@@ -42,7 +42,7 @@ class Depot:
     async def start(self, **named: Any) -> Worker:
         """Start a worker and wait until it is ready."""
         settings = self.settings(**named)
-        redis, blocking = open_redis(self.url), open_redis(self.url)
+        redis, blocking = open_redis(self.url, queue=QUEUE), open_redis(self.url, queue=QUEUE)
         self._clients += (redis, blocking)
         worker = Worker(Queue(redis, QUEUE, patience_s=1), blocking, make_engine(settings), settings, quiet_s=0)
         self._tasks.append((worker, asyncio.create_task(worker.run())))

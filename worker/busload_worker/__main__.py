@@ -5,6 +5,7 @@
 2    a setting is wrong
 3    Redis cannot be reached, or is not fit
 4    the engine cannot start: model, memory or options
+5    the machine is bad: its engine died in every one of the last fresh batches
 130  stopped at once by a second SIGINT
 """
 
@@ -17,7 +18,7 @@ import sys
 
 from busload_shared.connection import open_redis, without_secrets
 from busload_shared.errors import BusloadUnavailable, EngineError, RedisUnfit, SettingsInvalid
-from busload_shared.queue import Queue
+from busload_shared.replicated import Copies, queue_with
 
 from .engine_keeper import make_engine
 from .logs import configure_logs, fields
@@ -25,7 +26,7 @@ from .settings import Settings, load_settings
 from .startup import check_redis
 from .worker import Worker
 
-DRAINED, UNFORESEEN, WRONG_SETTING, REDIS_UNFIT, ENGINE_UNFIT, ABORTED = 0, 1, 2, 3, 4, 130
+DRAINED, UNFORESEEN, WRONG_SETTING, REDIS_UNFIT, ENGINE_UNFIT, BAD_MACHINE, ABORTED = 0, 1, 2, 3, 4, 5, 130
 
 WORKER_PATIENCE_S = 2.0
 """How long one operation is repeated while Redis is away, before the worker says so."""
@@ -36,12 +37,14 @@ logger = logging.getLogger("busload.worker")
 async def serve(settings: Settings) -> int:
     """Run one worker until it is stopped. Returns the exit code of a stop; failures are raised."""
     url = settings.redis_url.get_secret_value()
+    redis, blocking = open_redis(url, queue=settings.queue), open_redis(url, queue=settings.queue)
+    # not before: of what is no URL nobody knows which part is the password
     logger.info("starting", extra=fields(redis=without_secrets(url), queue=settings.queue, engine=settings.engine))
-    redis, blocking = open_redis(url), open_redis(url)
     try:
         uptime_s = await check_redis(redis)
+        copies = Copies(settings.wait_replicas, settings.wait_timeout_ms)
         worker = Worker(
-            Queue(redis, settings.queue, patience_s=WORKER_PATIENCE_S),
+            queue_with(copies, redis, settings.queue, patience_s=WORKER_PATIENCE_S),
             blocking,
             make_engine(settings),
             settings,
@@ -49,7 +52,9 @@ async def serve(settings: Settings) -> int:
         )
         signals = _Signals(worker)
         await worker.run()
-        return ABORTED if signals.aborted else DRAINED
+        if signals.aborted:
+            return ABORTED
+        return BAD_MACHINE if worker.broken else DRAINED
     finally:
         await redis.aclose()
         await blocking.aclose()

@@ -24,11 +24,15 @@ class Admission:
     answers: list[Delivery] = field(default_factory=list)
 
 
-def admit(ride: Ride, now_ms: float) -> Admission:
-    """Sort a claim's seats into those that run and those that are answered unrun. `now_ms` on the Redis clock."""
+def admit(ride: Ride, now_ms: float, *, pace_ms: float = 0.0) -> Admission:
+    """Sort a claim's seats into those that run and those that are answered unrun.
+
+    `now_ms` is on the Redis clock; `pace_ms` the least time that any row took for a token lately, 0 while unknown:
+    what cannot end by its deadline even so gives its seat to another.
+    """
     admission = Admission()
     for seat in ride.claim.seats:
-        looked = _look_at(seat, now_ms)
+        looked = _look_at(seat, now_ms, pace_ms)
         if isinstance(looked, Request):
             # the request was validated a moment ago: no second look at it on the hot path
             admission.rows.append(made(EngineRow, {"index": seat.position, "request": looked}))
@@ -38,7 +42,7 @@ def admit(ride: Ride, now_ms: float) -> Admission:
     return admission
 
 
-def _look_at(seat: Seat, now_ms: float) -> Request | tuple[Request | None, ResultError]:
+def _look_at(seat: Seat, now_ms: float, pace_ms: float) -> Request | tuple[Request | None, ResultError]:
     """The request if it may run; else what could be read of it, and why it may not."""
     element = seat.element
     try:
@@ -51,13 +55,21 @@ def _look_at(seat: Seat, now_ms: float) -> Request | tuple[Request | None, Resul
     if seat.cancelled:
         return request, ResultError(code="cancelled", message="cancelled before it ran")
     expires = request.expires_at_ms(element.arrival_ms)
-    if expires is not None and expires <= now_ms:
-        late = f"its deadline passed {now_ms - expires:.0f} ms before a batch took it"
+    if expires is not None and (late := _too_late(request, expires - now_ms, pace_ms)):
         return request, ResultError(code="expired", message=late)
     if element.lone_deaths >= POISON_LONE_DEATHS:
         deaths = f"the engine died {element.lone_deaths} times while it ran alone"
         return request, ResultError(code="poison", message=deaths)
     return request
+
+
+def _too_late(request: Request, left_ms: float, pace_ms: float) -> str:
+    if left_ms <= 0:
+        return f"its deadline passed {-left_ms:.0f} ms before a batch took it"
+    needed_ms = pace_ms * max(1, request.min_tokens)
+    if needed_ms <= left_ms:
+        return ""
+    return f"its deadline is {left_ms:.0f} ms away and the engine needs {needed_ms:.0f} ms at least: it was not begun"
 
 
 def _turn_away(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *, now_ms: float) -> Delivery:

@@ -93,6 +93,12 @@ def unrun(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *
     )
 
 
+def expired_waiting(request_id: str, worker: str) -> bytes:
+    """The Result of a request whose deadline passed while it waited, as JSON."""
+    error = ResultError(code="expired", message="its deadline passed while it waited: no worker was free in time")
+    return _to_json(Result(id=request_id, status="expired", error=error, worker=worker, attempts=0), exclude_none=True)
+
+
 def delivery(seat: Seat, result: Result, letter: bytes = b"") -> Delivery:
     """A result on its way to Redis. A row whose id could not be read leaves only its dead letter."""
     body = _to_json(result, exclude_none=True)

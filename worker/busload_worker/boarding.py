@@ -16,11 +16,15 @@ from busload_shared.errors import BusloadUnavailable
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim, NotYet
 
+from .auto_wait import AutoWait
+from .choosing import Chooser
 from .ending import end
 from .logs import fields
-from .policy import pause_ms
+from .policy import LEAST_PAUSE_MS, pause_ms
 from .settings import Settings
 from .vitals import Vitals
+from .waiting_rule import Decision
+from .weight import BatchLimit
 
 logger = logging.getLogger("busload.boarding")
 
@@ -35,20 +39,37 @@ POLL_S = 0.02
 
 
 class Boarding:
-    """Claims batches for one worker. `blocking` is a Redis client of its own, for the blocking peek."""
+    """Claims batches of `limit` rows at most for one worker. `blocking` is a Redis client of its own, for the blocking
+    peek; `chooser` picks rows from a backlog; `auto` is there when the wait is learned."""
 
-    def __init__(self, queue: Queue, blocking: Redis, settings: Settings, vitals: Vitals) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        blocking: Redis,
+        settings: Settings,
+        vitals: Vitals,
+        *,
+        limit: BatchLimit,
+        chooser: Chooser,
+        auto: AutoWait | None = None,
+    ) -> None:
         self._queue = queue
         self._blocking = blocking
         self._settings = settings
         self._vitals = vitals
+        self._limit = limit
+        self._chooser = chooser
+        self._auto = auto
+        self._decision: Decision | None = None
         self._name = _new_name()
 
     async def next_claim(self, stop: asyncio.Event) -> Claim | None:
         """The next batch, or None once `stop` is set; what was claimed by then is handed back in order."""
         before: NotYet | None = None
         while not stop.is_set():
-            look = await self._look(stop, max_wait_ms=self._settings.max_wait_ms)
+            look = await self._look(stop, max_wait_ms=self._settings.longest_wait_ms)
+            if isinstance(look, NotYet) and self._leaves_now(look):
+                look = await self._look(stop, max_wait_ms=0)
             if isinstance(look, Claim):
                 return look
             if look is not None:
@@ -56,6 +77,14 @@ class Boarding:
             before = look
         await self._hand_back()
         return None
+
+    def _leaves_now(self, look: NotYet) -> bool:
+        """Whether the learned wait says that more need not be waited for."""
+        if self._auto is None or look.depth == 0:
+            return False
+        self._decision = self._auto.decide(look, size=self._limit.now)
+        logger.debug("%s", self._decision.reason, extra=fields(waiting=look.depth))
+        return not self._decision.wait
 
     async def full_claim(self, stop: asyncio.Event) -> Claim | None:
         """The next batch if it is full already, at one look: nobody's batch is sealed early for it."""
@@ -67,13 +96,15 @@ class Boarding:
         claim whose reply was lost is found again under it."""
         s, batch = self._settings, self._name
         try:
+            choice = await self._chooser.choose(size=self._limit.now, now_ms=self._vitals.looked_ms or 0.0)
             look = await self._queue.claim(
                 batch,
                 worker=s.worker_name,
-                max_batch_size=s.max_batch_size,
+                max_batch_size=self._limit.now,
                 max_wait_ms=max_wait_ms,
                 lease_ms=s.lease_s * 1000,
                 keep_ms=int(max(2 * s.result_ttl_s, DAY_S) * 1000),
+                choice=choice,
             )
         except BusloadUnavailable as error:
             logger.error("cannot claim: %s", error, extra=fields(queue=s.queue))
@@ -82,6 +113,8 @@ class Boarding:
         self._vitals.looked(look.now_ms)
         if isinstance(look, Claim):
             self._name = _new_name()
+            if self._auto is not None:
+                self._auto.boarded(look, alone=self._vitals.alone)
         return look
 
     async def _wait_for_more(self, look: NotYet, before: NotYet | None, stop: asyncio.Event) -> None:
@@ -89,7 +122,9 @@ class Boarding:
             await self._wait_for_first(stop)
             return
         s = self._settings
-        pause = pause_ms(look, before, max_batch_size=s.max_batch_size, max_wait_ms=s.max_wait_ms)
+        pause = pause_ms(look, before, max_batch_size=self._limit.now, max_wait_ms=s.longest_wait_ms)
+        if self._decision is not None:
+            pause = min(pause, max(LEAST_PAUSE_MS, self._decision.look_in_ms))
         # An event loop's sleep rounds up to whole ms. The last one before the oldest is due is spent looking instead.
         await asyncio.sleep(int(pause) / 1000)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from busload_shared.errors import BusloadUnavailable
 from busload_shared.queue import Queue
 
+from .answers import expired_waiting
 from .logs import fields
 from .settings import Settings
 from .vitals import Vitals
@@ -27,11 +28,12 @@ RECORD_TTL_S = 15.0
 
 
 class Housekeeper:
-    """Every half second: says that this worker lives, stamps raw elements, takes back lapsed batches.
+    """Every half second: says that this worker lives, stamps raw elements, takes back lapsed batches, answers waiting
+    requests whose deadline has passed.
 
     After an outage it takes nothing back for one lease: the others could not renew either, and are not dead.
-    `quiet_s` puts the first reclaim off likewise, for a Redis that has only just come up. `cancels` is called at
-    each tick to look for cancels of running rows.
+    `quiet_s` puts the first reclaim off likewise, for a Redis that has only just come up. `unwanted` is called at
+    each tick to stop running rows that nobody wants any more, `share` to tell other workers what was learned.
     """
 
     def __init__(
@@ -41,12 +43,14 @@ class Housekeeper:
         vitals: Vitals,
         *,
         quiet_s: float,
-        cancels: Callable[[], Awaitable[None]],
+        unwanted: Callable[[], Awaitable[None]],
+        share: Callable[[], Awaitable[None]],
     ) -> None:
         self._queue = queue
         self._settings = settings
         self._vitals = vitals
-        self._cancels = cancels
+        self._unwanted = unwanted
+        self._share = share
         self._reclaim_from = time.monotonic() + quiet_s
         self._audit_at = time.monotonic() + AUDIT_EVERY_S
         self._blind = False
@@ -66,7 +70,9 @@ class Housekeeper:
                 self._sighted()
             await self._queue.stamp()
             await self._take_back()
-            await self._cancels()
+            await self._unwanted()
+            await self._expire()
+            await self._share()
             await self._audit()
         except BusloadUnavailable as error:
             if not self._blind:
@@ -88,6 +94,14 @@ class Housekeeper:
                     "took back a batch whose worker fell silent",
                     extra=fields(batch=taken.batch, claim=taken.meta, rows=taken.rows),
                 )
+
+    async def _expire(self) -> None:
+        """Whatever the engine does: a reader is told at once that nothing will come."""
+        while ids := await self._queue.overdue():
+            answers = {request_id: expired_waiting(request_id, self._settings.worker_name) for request_id in ids}
+            answered = await self._queue.expire(answers, ttl_s=self._settings.result_ttl_s)
+            if answered:
+                logger.info("deadlines passed while requests waited", extra=fields(requests=answered))
 
     async def _audit(self) -> None:
         if time.monotonic() < self._audit_at:

@@ -19,7 +19,8 @@ class LeaseKeeper:
     """Renews every held lease at a quarter of its length, so that three renewals may fail.
 
     A batch older than `max_batch_s` is not renewed: a hung engine must not keep it. `overrun` and `lost` are
-    called with the batch, once each, when that happens and when Redis says that the lease is gone.
+    called with the batch, once each, when that happens and when Redis says that the lease is gone. A batch without a
+    lease is watched all the same until it is dropped: its engine may never come to an end.
     """
 
     def __init__(
@@ -37,14 +38,17 @@ class LeaseKeeper:
         self._overrun = overrun
         self._lost = lost
         self._held: dict[str, float] = {}
+        self._gone: set[str] = set()
 
     def hold(self, batch: str) -> None:
         """Keep this batch's lease from now on."""
         self._held[batch] = time.monotonic()
+        self._gone.discard(batch)
 
     def drop(self, batch: str) -> None:
         """The batch is answered or given up."""
         self._held.pop(batch, None)
+        self._gone.discard(batch)
 
     async def run(self) -> None:
         """Renew until cancelled. A Redis that is away is asked again at the next turn."""
@@ -58,16 +62,17 @@ class LeaseKeeper:
     async def renew(self) -> None:
         """Renew once."""
         self._give_up_overruns()
-        batches = list(self._held)
+        batches = [batch for batch in self._held if batch not in self._gone]
         if not batches:
             return
         kept = await self._queue.renew(batches, lease_ms=self._lease_s * 1000)
         for batch, renewed in zip(batches, kept, strict=True):
-            if not renewed and self._held.pop(batch, None) is not None:
+            if not renewed and batch in self._held:
+                self._gone.add(batch)
                 self._lost(batch)
 
     def _give_up_overruns(self) -> None:
         longest = time.monotonic() - self._max_batch_s
         for batch in [batch for batch, since in self._held.items() if since < longest]:
-            del self._held[batch]
+            self.drop(batch)
             self._overrun(batch)

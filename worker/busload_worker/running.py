@@ -3,35 +3,66 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import aclosing
+from math import inf
 
+from busload_shared.errors import OutOfMemory
 from busload_shared.replies import Seat
 from busload_shared.request import Request
 from busload_shared.result import Proof, ResultError
 
 from .admission import Admission
 from .answers import Ride, delivery, succeeded, unrun
-from .engines.protocol import BatchDone, BatchStarted, Engine, EngineEvent, RowDone, RowRefused
+from .engines.protocol import BatchDone, BatchStarted, Engine, EngineEvent, EngineRow, RowDone, RowRefused
 from .logs import fields
 from .outbox import Outbox
 
 logger = logging.getLogger("busload.batch")
+
+TOO_HEAVY = (
+    "the engine ran out of memory while it ran alone: shorten it, or lower its max_tokens or n; if light requests get "
+    "this too, operations must free memory on the worker's machine or lower BUSLOAD_VLLM_GPU_MEMORY_UTILIZATION"
+)
 
 
 class BatchRun:
     """Runs the admitted rows of one claim.
 
     With `release_rows` a row's answer leaves the moment the row ends; else all leave together at the end, and
-    each result tells how long it was held.
+    each result tells how long it was held. `longest` is the most new tokens of any sample, `pace_ms` the least time
+    that a row took for a token. `out_of_memory` counts the runs that ended so, `too_heavy` the rows that did so alone,
+    and `most_at_once` is how many rows ran well together. `learn` is told of each row that ends by itself.
     """
 
-    def __init__(self, ride: Ride, admission: Admission, outbox: Outbox, *, release_rows: bool) -> None:
+    def __init__(
+        self,
+        ride: Ride,
+        admission: Admission,
+        outbox: Outbox,
+        *,
+        release_rows: bool,
+        learn: Callable[[Request, RowDone], None] | None = None,
+    ) -> None:
         self.ride = ride
         self._waiting: dict[int, tuple[Seat, Request]] = dict(admission.seats)
         self._rows = admission.rows
         self._outbox = outbox
         self._release_rows = release_rows
+        self._learn = learn
         self._ended: list[tuple[Seat, Request, RowDone]] = []
+        self._expires = {
+            index: expires
+            for index, (seat, request) in self._waiting.items()
+            if (expires := request.expires_at_ms(seat.element.arrival_ms)) is not None
+        }
+        self._abandoned = False
+        self.out_of_memory = 0
+        self.too_heavy = 0
+        self.most_at_once = 0
+        self.proofs_broken = 0
+        self.longest = 0
+        self.pace_ms = inf
         self.done: BatchDone | None = None
 
     def now_ms(self) -> float:
@@ -39,13 +70,58 @@ class BatchRun:
         return self.ride.claim.clock_ms()
 
     async def run(self, engine: Engine) -> None:
-        """Run to the end. Raises EngineDied or BatchFailed; rows that ended before are answered all the same."""
+        """Run to the end. Raises EngineDied or BatchFailed; rows that ended before are answered all the same.
+
+        Rows that are too much for the engine's memory together run again in halves, one after the other: each half is
+        a unit of its own, and its results tell its size. A row that is too much alone is answered.
+        """
+        parts = [self._rows]
+        while parts and not self._abandoned:
+            part = [row for row in parts.pop(0) if row.index in self._waiting]
+            if not part:
+                continue
+            try:
+                await self._run_unit(engine, part)
+            except OutOfMemory as error:
+                parts[:0] = self._halves(part, error)
+            else:
+                self.most_at_once = max(self.most_at_once, len(part))
+                if parts:
+                    self.log()
+
+    async def _run_unit(self, engine: Engine, rows: list[EngineRow]) -> None:
+        self.done = None
+        self.ride.size, self.ride.started_ms, self.ride.tokens = len(rows), 0.0, 0
         try:
-            async with aclosing(engine.run(self.ride.claim.batch, self._rows)) as events:  # type: ignore[type-var]
+            async with aclosing(engine.run(self.ride.claim.batch, rows)) as events:  # type: ignore[type-var]
                 async for event in events:
                     self._heard(event)
         finally:
             self._release_held()
+
+    def _halves(self, part: list[EngineRow], error: OutOfMemory) -> list[list[EngineRow]]:
+        """What is left of rows that ran out of memory together, to run next."""
+        self.out_of_memory += 1
+        left = [row for row in part if row.index in self._waiting]
+        logger.warning(
+            "the engine ran out of memory: what is left of the batch runs again in halves",
+            extra=fields(batch=self.ride.claim.batch, size=len(part), left=len(left), error=str(error)[:300]),
+        )
+        if len(part) == 1:
+            for row in left:
+                self.too_heavy += 1
+                self._refuse(row.index, RowRefused(index=row.index, code="too_heavy", message=TOO_HEAVY))
+            return []
+        for row in left:
+            seat, request = self._waiting[row.index]
+            element = seat.element._replace(attempts=seat.element.attempts + 1)
+            self._waiting[row.index] = (seat._replace(element=element), request)
+        half = (len(left) + 1) // 2
+        return [left[:half], left[half:]]
+
+    def abandon(self) -> None:
+        """Another worker has the rows: begin none of them any more. The caller tells the engine to stop."""
+        self._abandoned = True
 
     def waiting_ids(self) -> dict[str, int]:
         """The rows that still run: id -> index."""
@@ -54,6 +130,15 @@ class BatchRun:
     def cancel(self, index: int) -> None:
         """Answer a running row as cancelled. The caller tells the engine to stop it."""
         self._refuse(index, RowRefused(index=index, code="cancelled", message="cancelled while it ran"))
+
+    def overdue(self) -> frozenset[int]:
+        """The rows that still run though their deadline has passed: nobody wants them any more."""
+        now_ms = self.now_ms() if self._expires else 0.0
+        return frozenset(index for index, at in self._expires.items() if at <= now_ms and index in self._waiting)
+
+    def expire(self, index: int) -> None:
+        """Answer a running row as expired. The caller tells the engine to stop it."""
+        self._refuse(index, RowRefused(index=index, code="expired", message="its deadline passed while it ran"))
 
     def _heard(self, event: EngineEvent) -> None:
         if isinstance(event, RowDone):
@@ -66,8 +151,15 @@ class BatchRun:
             self.ride.begin(event, self.now_ms())
         else:
             self.done = event
+            self.proofs_broken += event.proof is not None and not event.proof.holds
 
     def _end(self, seat: Seat, request: Request, row: RowDone) -> None:
+        tokens = row.usage.completion_tokens // request.n
+        if tokens:
+            self.longest = max(self.longest, tokens)
+            self.pace_ms = min(self.pace_ms, row.ran_ms / tokens)
+            if self._learn:
+                self._learn(request, row)
         if self._release_rows:
             self._outbox.post([delivery(seat, succeeded(self.ride, seat, request, row))])
         else:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import io
 import json
 import os
+import re
 import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from tomllib import TOMLDecodeError
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, SecretStr, ValidationError, field_validator
@@ -22,6 +29,7 @@ from busload_shared.keys import Keys
 
 PREFIX = "BUSLOAD_"
 VLLM_PREFIX = "BUSLOAD_VLLM_"
+_SHOWN_CHARACTERS = 200
 
 
 class Settings(BaseSettings):
@@ -40,11 +48,24 @@ class Settings(BaseSettings):
 
     redis_url: SecretStr = Field(SecretStr("redis://127.0.0.1:6379/0"), description="Redis to work on")
     queue: str = Field("busload:default", description="list that producers push to")
+    wait_replicas: Annotated[int, Field(ge=0, le=100)] = Field(
+        0, description="replicas of Redis that must have a result before it counts as delivered"
+    )
+    wait_timeout_ms: Annotated[int, Field(ge=1, le=4000)] = Field(
+        1000, description="how long replicas may take for that, before the worker tries again, ms"
+    )
     engine: str = Field("vllm", description="vllm, fake, or package.module:Class of your own")
     model: str = Field("", description="model folder or name, for the vllm engine")
     max_batch_size: Annotated[int, Field(ge=1, le=1024)] = Field(32, description="most requests in a batch")
-    max_wait_ms: Annotated[float, Field(gt=0, le=600_000)] = Field(
-        50, description="longest the oldest waits for more, ms"
+    max_wait_ms: Annotated[float, Field(gt=0, le=600_000)] | Literal["auto"] = Field(
+        50, description="longest the oldest waits for more, ms; auto: learned from arrivals and batch times"
+    )
+    wait_cap_ms: Annotated[float, Field(gt=0, le=600_000)] = Field(1000, description="no learned wait is longer, ms")
+    order: Literal["fifo", "length"] = Field(
+        "fifo", description="under a backlog: batches in order of arrival, or of requests of like length"
+    )
+    max_batch_tokens: Annotated[int, Field(ge=0, le=2**40)] = Field(
+        0, description="most tokens in a batch, prompts and max_tokens; 0: what the engine's KV cache holds"
     )
     release: Literal["row", "batch"] = Field(
         "row", description="write each result when its row ends, or all when the batch ends"
@@ -70,9 +91,12 @@ class Settings(BaseSettings):
     engine_host: Literal["auto", "process", "inline"] = Field(
         "auto", description="run the engine in a process of its own; inline only for the fake"
     )
-    fake_overhead_ms: Annotated[float, Field(ge=0)] = Field(0, description="fake engine: per batch, ms")
-    fake_per_request_ms: Annotated[float, Field(ge=0)] = Field(0, description="fake engine: per request, ms")
-    fake_per_token_ms: Annotated[float, Field(ge=0)] = Field(
+    bad_machine_after: Annotated[int, Field(ge=0, le=1000)] = Field(
+        3, description="a worker whose engine died in so many fresh batches in a row stops; 0: it never does"
+    )
+    fake_overhead_ms: Annotated[float, Field(ge=0, le=1e9)] = Field(0, description="fake engine: per batch, ms")
+    fake_per_request_ms: Annotated[float, Field(ge=0, le=1e9)] = Field(0, description="fake engine: per request, ms")
+    fake_per_token_ms: Annotated[float, Field(ge=0, le=1e9)] = Field(
         0, description="fake engine: per token of the longest row, ms"
     )
     vllm: dict[str, JsonValue] = Field(
@@ -91,6 +115,11 @@ class Settings(BaseSettings):
         "INFO", description="how much is logged; a prompt's text never is"
     )
 
+    @property
+    def longest_wait_ms(self) -> float:
+        """What the oldest waits for more at most, ms."""
+        return self.wait_cap_ms if self.max_wait_ms == "auto" else self.max_wait_ms
+
     @field_validator("queue")
     @classmethod
     def _queue_is_one_slot(cls, name: str) -> str:
@@ -98,6 +127,15 @@ class Settings(BaseSettings):
             Keys(name)
         except SettingsInvalid as error:
             raise ValueError(str(error)) from None
+        return name
+
+    @field_validator("ready_file")
+    @classmethod
+    def _ready_file_can_be_made(cls, name: str) -> str:
+        """Now rather than in the midst of the housekeeping, on which everybody's leases depend."""
+        folder = Path(name).parent
+        if name and ("\0" in name or Path(name).is_dir() or not os.access(folder, os.W_OK | os.X_OK)):
+            raise ValueError(f"no file can be written in {folder}")
         return name
 
     @classmethod
@@ -125,6 +163,8 @@ def vllm_options() -> dict[str, Any]:
         if name.startswith(VLLM_PREFIX):
             try:
                 found[name.removeprefix(VLLM_PREFIX).lower()] = json.loads(text)
+            except RecursionError:
+                raise SettingsInvalid(f"{name}: the JSON is nested too deeply") from None
             except ValueError:
                 found[name.removeprefix(VLLM_PREFIX).lower()] = text
     return found
@@ -138,9 +178,23 @@ def load_settings(arguments: list[str] | None = None) -> Settings:
     if misspelt := _misspelt():
         raise SettingsInvalid("\n".join(misspelt))
     try:
-        return Settings(_cli_parse_args=arguments if arguments is not None else False)
+        with _masked_stderr():
+            return Settings(_cli_parse_args=arguments if arguments is not None else False)
     except ValidationError as error:
         raise SettingsInvalid("\n".join(map(_complaint, error.errors(include_url=False)))) from None
+    except (TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingsInvalid(f"BUSLOAD_SETTINGS_FILE={file}: not TOML: {error}") from None
+
+
+@contextmanager
+def _masked_stderr() -> Iterator[None]:
+    """The command line's parser repeats a word it does not know, which may be a URL with its password."""
+    said = io.StringIO()
+    try:
+        with redirect_stderr(said):
+            yield
+    finally:
+        sys.stderr.write(re.sub(r"(?<=://)\S*@", "…@", said.getvalue()))
 
 
 def _misspelt() -> list[str]:
@@ -157,8 +211,13 @@ def _misspelt() -> list[str]:
 def _complaint(problem: Any) -> str:
     """One wrong setting, in the words of the environment, with what to write instead."""
     field = str(problem["loc"][0]) if problem["loc"] else "settings"
-    given = "" if field == "redis_url" else f"={problem['input']!r}"
+    secret = field == "redis_url" or problem["type"] == "extra_forbidden"  # perhaps redis_url, misspelt
+    given = "" if secret else f"={_cut(repr(problem['input']))}"
     return f"{PREFIX}{field.upper()}{given}: {problem['msg']}. {_hint(field, problem)}".rstrip()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
 
 
 def _hint(field: str, problem: Any) -> str:

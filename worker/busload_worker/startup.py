@@ -9,13 +9,14 @@ from redis.asyncio import Redis
 
 from busload_shared.connection import persist
 from busload_shared.errors import RedisUnfit
+from busload_shared.scripts import load_all
 
 OLDEST_REDIS = (6, 2)
 PATIENCE_S = 5.0
 
 
 async def check_redis(redis: Redis) -> float:
-    """Return the seconds this Redis has been up.
+    """Return the seconds this Redis has been up. Loads the scripts: producers may not be allowed to.
 
     Raises BusloadUnavailable if it cannot be reached, RedisUnfit if it is too old or would evict what waits.
     """
@@ -30,6 +31,7 @@ async def check_redis(redis: Redis) -> float:
             f"Redis may evict waiting requests (maxmemory-policy {policy}): write `maxmemory-policy noeviction` "
             "in redis.conf, or run `redis-cli CONFIG SET maxmemory-policy noeviction`"
         )
+    await persist(lambda: load_all(redis), patience_s=PATIENCE_S)
     return float(info.get("uptime_in_seconds", 0))
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 from busload_shared.replies import WorkerInfo, WorkerState
 
-from .engines.protocol import EngineInfo
+from .curve_fit import CurveFit
+from .engines.protocol import BatchDone, EngineInfo
 from .settings import Settings
 
 RATE_MEMORY = 0.9
 """Share of the old rate kept at each batch: it follows a change within some ten batches."""
+
+
+PACES = 64
+"""Batches whose fastest row is remembered."""
 
 
 @dataclass(slots=True)
@@ -26,12 +32,16 @@ class Vitals:
     batches_done: int = 0
     rows_done: int = 0
     rows_per_s: float | None = None
+    mean_batch_ms: float | None = None
     engine_restarts: int = 0
     leases_lost: int = 0
     proofs_broken: int = 0
+    out_of_memory: int = 0
     looked_ms: float | None = None
     looked_at: float | None = None
     alone: bool = False
+    fit: CurveFit = field(default_factory=CurveFit)
+    paces: deque[float] = field(default_factory=lambda: deque(maxlen=PACES))
 
     def looked(self, now_ms: float) -> None:
         """The queue has answered a claim."""
@@ -52,7 +62,25 @@ class Vitals:
         if run_s > 0:
             rate = self.batch_size / run_s
             self.rows_per_s = rate if self.rows_per_s is None else self._blend(self.rows_per_s, rate)
+            ran_ms = run_s * 1000
+            self.mean_batch_ms = ran_ms if self.mean_batch_ms is None else self._blend(self.mean_batch_ms, ran_ms)
         self.idle()
+
+    def learn(self, done: BatchDone | None, *, longest: int, pace_ms: float) -> None:
+        """A batch ran to its end: how long for how much. `pace_ms` is the least time a row of it took for a token."""
+        if done is not None and longest:
+            self.paces.append(pace_ms)
+            self.fit.add(
+                prompt_tokens=done.prompt_tokens,
+                longest=longest,
+                new_tokens=done.completion_tokens,
+                ran_ms=done.ran_ms,
+            )
+
+    @property
+    def pace_ms(self) -> float:
+        """The least time that any row of the last batches took for a token, ms; 0 while nothing ran."""
+        return min(self.paces, default=0.0)
 
     def idle(self) -> None:
         """No batch runs."""
@@ -73,7 +101,7 @@ class Vitals:
             version=engine.version if engine else "",
             pid=pid,
             max_batch_size=settings.max_batch_size,
-            max_wait_ms=settings.max_wait_ms,
+            max_wait_ms=settings.longest_wait_ms,
             batch=self.batch,
             batch_size=self.batch_size,
             batches_done=self.batches_done,
@@ -82,5 +110,7 @@ class Vitals:
             engine_restarts=self.engine_restarts,
             leases_lost=self.leases_lost,
             proofs_broken=self.proofs_broken,
+            out_of_memory=self.out_of_memory,
             looked_ms=self.looked_ms,
+            curve=self.fit.curve(),
         )

@@ -9,42 +9,52 @@ import time
 
 from redis.asyncio import Redis
 
-from busload_shared.errors import BatchFailed, BusloadUnavailable, EngineDied, EngineError
+from busload_shared.errors import BatchFailed, BusloadUnavailable, EngineAbsent, EngineDied, EngineError
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim
 
 from .admission import admit
+from .ahead import Ahead
 from .answers import Ride
 from .boarding import Boarding
+from .choosing import Chooser
 from .ending import end
 from .engine_keeper import EngineKeeper
 from .engines.protocol import Engine
 from .housekeeping import Housekeeper
+from .learning import Learner
 from .leases import LeaseKeeper
 from .logs import fields
 from .outbox import Outbox
 from .running import BatchRun
 from .settings import Settings
+from .standing import Standing
+from .unwanted import stop_unwanted
 from .vitals import Vitals
+from .weight import BatchLimit
 
 logger = logging.getLogger("busload.worker")
-
-OTHERS_FIRST_S = 0.005
-"""How long a busy worker leaves a waiting batch to idle ones before it claims ahead."""
 
 LAST_WORDS_S = 5.0
 """How long the end of a drain may take to hand rows back and say goodbye."""
 
 
 class Worker:
-    """One worker: one engine, one queue, one batch at a time. `stop()` drains it, `abort()` ends it now."""
+    """One worker: one engine, one queue, one batch at a time. `stop()` drains it, `abort()` ends it now. It stops by
+    itself, and is `broken`, when its machine kills whatever it runs."""
 
     def __init__(self, queue: Queue, blocking: Redis, engine: Engine, settings: Settings, *, quiet_s: float) -> None:
         self.vitals = Vitals()
         self._queue = queue
         self._settings = settings
         self._keeper = EngineKeeper(engine, self.vitals)
-        self._boarding = Boarding(queue, blocking, settings, self.vitals)
+        self._limit = BatchLimit(settings.max_batch_size)
+        self._standing = Standing(bad_after=settings.bad_machine_after)
+        self._learner = Learner(queue, settings)
+        chooser = Chooser(queue, settings, self.vitals, self._learner.lengths.lengths)
+        self._boarding = Boarding(
+            queue, blocking, settings, self.vitals, limit=self._limit, chooser=chooser, auto=self._learner.wait
+        )
         self._leases = LeaseKeeper(
             queue,
             lease_s=settings.lease_s,
@@ -52,13 +62,18 @@ class Worker:
             overrun=self._overrun,
             lost=self._lease_lost,
         )
-        self._housekeeper = Housekeeper(queue, settings, self.vitals, quiet_s=quiet_s, cancels=self._abort_cancelled)
+        self._housekeeper = Housekeeper(
+            queue, settings, self.vitals, quiet_s=quiet_s, unwanted=self._abort_unwanted, share=self._learner.share
+        )
         self._stop = asyncio.Event()
         self._out_of_time = False
         self._run: BatchRun | None = None
-        self._ahead: Claim | None = None
+        self._ahead = Ahead(
+            queue, settings, boarding=self._boarding, leases=self._leases, limit=self._limit, vitals=self.vitals
+        )
         self._closing: set[asyncio.Task[None]] = set()
         self._work: asyncio.Task[None] | None = None
+        self.broken = False
 
     async def run(self) -> None:
         """Work until stopped. Raises EngineStartFailed if the engine's first start fails."""
@@ -104,20 +119,14 @@ class Worker:
     async def _next_claim(self) -> Claim | None:
         """The batch to run next; None once we stop, when nothing that was claimed is left in our hands."""
         await self._keeper.ensure_up(self._stop)
-        if self._ahead is None:
-            self._ahead = await self._boarding.next_claim(self._stop)
         if self._stop.is_set():
-            await self._return_ahead()
-        claim, self._ahead = self._ahead, None
-        return claim
-
-    async def _return_ahead(self) -> None:
-        """Hand back what was claimed and not begun."""
-        claim, self._ahead = self._ahead, None
-        if claim is not None:
-            self._leases.drop(claim.batch)
+            await self._ahead.give_back()
+        claim = self._ahead.take() or await self._boarding.next_claim(self._stop)
+        if claim is not None and self._stop.is_set():
             with contextlib.suppress(BusloadUnavailable):  # then its lease runs out
                 await self._queue.hand_back(claim.batch)
+            return None
+        return claim
 
     async def _process(self, claim: Claim) -> None:
         """Run one claim to its end, whatever the end is. Answers still on their way are carried in the
@@ -125,10 +134,11 @@ class Worker:
         self._leases.hold(claim.batch)
         outbox = Outbox(self._queue, claim.batch, ttl_s=self._settings.result_ttl_s)
         ride = Ride(claim, self._settings.worker_name, size=len(claim.seats))
-        admission = admit(ride, claim.clock_ms())
+        admission = admit(ride, claim.clock_ms(), pace_ms=self.vitals.pace_ms)
         ride.size = len(admission.rows)
         outbox.post(admission.answers)
-        run = BatchRun(ride, admission, outbox, release_rows=self._settings.release == "row")
+        learn = self._learner.row if self._learner.wanted else None
+        run = BatchRun(ride, admission, outbox, release_rows=self._settings.release == "row", learn=learn)
         if admission.rows:
             await self._ride(run, outbox)
             await asyncio.sleep(0)  # the last answers leave before the next claim is asked for
@@ -141,49 +151,66 @@ class Worker:
         began, self._run = time.monotonic(), run
         self.vitals.boarded(run.ride.claim.batch, run.ride.size)
         ended = asyncio.Event()
-        ahead = asyncio.create_task(self._claim_ahead(run.ride.claim.depth, ended))
+        ahead = asyncio.create_task(self._ahead.fetch(run.ride.claim, ended=ended, stop=self._stop))
         try:
             await run.run(self._keeper.engine)
         except EngineDied as error:
-            self._keeper.died()
-            await self._give_up(run, outbox, str(error))
+            await self._died(run, outbox, error)
         except BatchFailed as error:
             await self._give_up(run, outbox, str(error))
         else:
-            self._keeper.survived()
-            run.log()
+            self._arrived_well(run)
         finally:
             ended.set()
             await ahead
             if not self._keeper.up:
-                await self._return_ahead()
+                await self._ahead.give_back()
             self._run = None
-            self.vitals.proofs_broken += run.proof is not None and not run.proof.holds
+            self.vitals.proofs_broken += run.proofs_broken
+            self._weigh(run)
             self.vitals.arrived(run_s=time.monotonic() - began)
+            if self._learner.wait is not None:
+                self._learner.wait.ended(run.now_ms(), self.vitals.fit.curve())
 
-    async def _claim_ahead(self, waiting: int, ended: asyncio.Event) -> None:
-        """Claim the next batch while this one runs, if a whole one waits already: the engine then never idles.
+    def _arrived_well(self, run: BatchRun) -> None:
+        self._keeper.survived()
+        self._standing.survived()
+        if not run.out_of_memory:
+            self.vitals.learn(run.done, longest=run.longest, pace_ms=run.pace_ms)
+        if run.most_at_once:
+            run.log()
 
-        Other workers come first: an idle one takes it within a few milliseconds.
-        """
-        if waiting < self._settings.max_batch_size:
+    def _weigh(self, run: BatchRun) -> None:
+        self.vitals.out_of_memory += run.out_of_memory
+        ran_out, too_heavy = run.out_of_memory > 0, run.too_heavy > 0
+        if self._limit.learn(ran_out=ran_out, too_heavy=too_heavy, together=run.most_at_once):
+            why = "batches are smaller for a while: memory ran out" if ran_out else "batches may be larger again"
+            logger.warning(why, extra=fields(max_batch_size=self._limit.now))
+
+    async def _died(self, run: BatchRun, outbox: Outbox, error: EngineDied) -> None:
+        self._keeper.died()
+        absent = isinstance(error, EngineAbsent)
+        await self._give_up(run, outbox, str(error), blameless=absent)
+        if self._stop.is_set():
             return
-        if not self.vitals.alone:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), OTHERS_FIRST_S)
-        if not ended.is_set() and not self._stop.is_set():
-            self._ahead = await self._boarding.full_claim(self._stop)
-            if self._ahead is not None:
-                self._leases.hold(self._ahead.batch)
+        self._standing.died(None if absent else run.ride.claim)
+        if self._standing.broken:
+            self.broken, self.vitals.state = True, "broken"
+            logger.error(self._standing.verdict(), extra=fields(worker=self._settings.worker_name))
+            self._stop.set()
 
-    async def _give_up(self, run: BatchRun, outbox: Outbox, why: str) -> None:
-        """Rows that ended are answered; the rest is suspect, or goes back untouched when we stopped it."""
+    async def _give_up(self, run: BatchRun, outbox: Outbox, why: str, *, blameless: bool = False) -> None:
+        """Rows that ended are answered; the rest is suspect, or goes back untouched when it is not to blame."""
+        claim = run.ride.claim
         run.log(died="stopped by us" if self._out_of_time else why)
         await outbox.flushed()
-        give = self._queue.hand_back if self._out_of_time else self._queue.release
         try:
-            rows = await give(run.ride.claim.batch)
-            logger.info("rows go back to the queue", extra=fields(batch=run.ride.claim.batch, rows=rows))
+            if blameless or self._out_of_time:
+                rows = await self._queue.hand_back(claim.batch)
+            else:
+                evidence = self._standing.counts([seat.element.id for seat in claim.seats], alone=self.vitals.alone)
+                rows = await self._queue.release(claim.batch, evidence=evidence)
+            logger.info("rows go back to the queue", extra=fields(batch=claim.batch, rows=rows))
         except BusloadUnavailable as error:
             logger.error("rows stay in flight until the lease ends: %s", error)
 
@@ -196,23 +223,19 @@ class Worker:
         if self._closing:
             await asyncio.gather(*self._closing)
 
-    async def _abort_cancelled(self) -> None:
-        if (run := self._run) is None:
-            return
-        running = run.waiting_ids()
-        wanted = await self._queue.cancels(list(running))
-        indexes = frozenset(running[name] for name in wanted)
-        if indexes:
-            self._keeper.engine.abort(indexes)
-            for index in indexes:
-                run.cancel(index)
+    async def _abort_unwanted(self) -> None:
+        await stop_unwanted(self._queue, self._keeper.engine, lambda: self._run)
+        await self._ahead.sift()
 
     def _lease_lost(self, batch: str) -> None:
+        run = self._run if self._run is not None and self._run.ride.claim.batch == batch else None
+        if run is not None and not run.waiting_ids():
+            return  # the lease went with the last answer, and only the engine has not ended yet
         self.vitals.leases_lost += 1
-        if self._ahead is not None and self._ahead.batch == batch:
-            self._ahead = None
+        self._ahead.lost(batch)
         logger.error("lease lost: another worker has this batch's rows now", extra=fields(batch=batch))
-        if (run := self._run) is not None and run.ride.claim.batch == batch:
+        if run is not None:
+            run.abandon()
             self._keeper.engine.abort(frozenset(run.waiting_ids().values()))
 
     def _overrun(self, batch: str) -> None:
@@ -226,12 +249,15 @@ class Worker:
         task.add_done_callback(self._closing.discard)
 
     async def _leave(self, helpers: list[asyncio.Task[None]]) -> None:
-        self.vitals.state = "draining"
+        self.vitals.state = "broken" if self.broken else "draining"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._previous_closed()
         await end([*helpers, *self._closing])
         await self._keeper.engine.stop()
-        with contextlib.suppress(BusloadUnavailable):
-            await self._queue.farewell(self._settings.worker_name)
+        if self.broken:
+            await self._housekeeper.tick()  # its last record stays until it expires, for whoever looks
+        else:
+            with contextlib.suppress(BusloadUnavailable):
+                await self._queue.farewell(self._settings.worker_name)
         logger.info("stopped", extra=fields(batches=self.vitals.batches_done, rows=self.vitals.rows_done))

@@ -66,7 +66,7 @@ def read_requests(file: Path) -> list[Request]:
         if line:
             try:
                 requests.append(_own(len(requests) + 1, line))
-            except (RequestInvalid, ValueError) as error:
+            except (RequestInvalid, ValueError, RecursionError) as error:
                 raise SettingsInvalid(f"{file}, line {place}: {error}") from None
     if not requests:
         raise SettingsInvalid(f"{file} has no prompts. Write one a line.")

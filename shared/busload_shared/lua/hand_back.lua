@@ -1,4 +1,4 @@
--- include: common rows
+-- include: common ranking rows
 -- Give up one batch on a graceful stop: its rows go back to where the next claim takes from, in order, with
 -- their age, and no attempt is counted. Suspects stay a group of the retry list.
 --
@@ -13,6 +13,7 @@ local meta = redis.call('HGET', batches, ARGV[1])
 if not meta then return 0 end
 local fields, elements = remaining(inflight, batches, ARGV[1])
 forget(inflight, leases, batches, ARGV[1], fields)
+drop_bell(list)
 local suspects = string.match(meta, '^%d+ retry ')
 for i = #elements, 1, -1 do
   local _, _, _, reply, id = header(elements[i])

@@ -1,13 +1,13 @@
--- include: common states
+-- include: common ranking states
 -- Tell where requests are, from one moment: no race between several reads.
 --
--- KEYS  1 list  2 retry  3 inflight, then for each request: result, state
+-- KEYS  1 list  2 retry  3 inflight  4 ranked, then for each request: result, state
 -- ARGV  none
 -- Returns for each request: 'answered', its Result | 'running', batch | 'waiting', '' | 'expired', '' | 'unknown', ''
-local found = {}
-for i = 4, #KEYS, 2 do
+local found, q = {}, { list = KEYS[1], retry = KEYS[2], inflight = KEYS[3], ranked = KEYS[4] }
+for i = 5, #KEYS, 2 do
   local result, state = redis.call('GET', KEYS[i]), redis.call('GET', KEYS[i + 1])
-  local where, detail = held(state, KEYS[1], KEYS[2], KEYS[3]), ''
+  local where, detail = held(state, q), ''
   if result then
     where, detail = 'answered', result
   elseif where == 'running' then

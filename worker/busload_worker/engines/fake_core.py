@@ -7,9 +7,10 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
+from busload_shared.errors import OutOfMemory
 from busload_shared.result import Proof
 
-from .fake_model import FakeCurve, Stop, fault_of, plan_batch, row_done
+from .fake_model import FakeCurve, Stop, fault_of, plan_batch, row_done, too_much
 from .protocol import BatchDone, BatchStarted, EngineInfo, EngineRow, RowDone, RowRefused
 
 _TICK_S = 0.02
@@ -47,6 +48,8 @@ class FakeCore:
         for told in plan.refused:
             emit(told)
         emit(plan.started)
+        if (excess := too_much([row for stop in plan.stops for row in stop.rows])) is not None:
+            raise OutOfMemory(excess)
         started = time.monotonic()
         gap_ms = None if self._ended is None else (started - self._ended) * 1000
         proof = Proof(spread_ms=0, preemptions=0, gap_ms=gap_ms)
@@ -97,6 +100,8 @@ def _dropped(row: EngineRow) -> bool:
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault == "exit":
         os._exit(3)
+    elif fault == "oom":
+        raise MemoryError("the fake engine ran out of memory, as the row's metadata asks")
     elif fault == "error":
         raise RuntimeError("the fake engine raised, as the row's metadata asks")
     elif fault == "hang":

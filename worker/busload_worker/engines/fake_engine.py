@@ -8,10 +8,10 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 
-from busload_shared.errors import BatchFailed, EngineDied
+from busload_shared.errors import BatchFailed, EngineAbsent, EngineDied, OutOfMemory
 from busload_shared.result import Proof
 
-from .fake_model import FakeCurve, Plan, Stop, fault_of, plan_batch, row_done
+from .fake_model import FakeCurve, Plan, Stop, fault_of, plan_batch, row_done, too_much
 from .protocol import BatchDone, EngineEvent, EngineInfo, EngineRow
 from .tally import Tally
 
@@ -38,11 +38,14 @@ class FakeEngine:
         """See Core for the order of events. Raises EngineDied, or BatchFailed if it still lives."""
         self._aborted = frozenset()
         self._changed.clear()
-        self._must_live()
+        if not self._alive:
+            raise EngineAbsent("the fake engine was killed, or never started")
         plan = plan_batch(rows, self._curve)
         for told in plan.refused:
             yield told
         yield plan.started
+        if (excess := too_much([row for stop in plan.stops for row in stop.rows])) is not None:
+            raise OutOfMemory(excess)
         tally = Tally(batch, (row.index for stop in plan.stops for row in stop.rows))
         started = time.monotonic()
         proof = Proof(
@@ -86,7 +89,7 @@ class FakeEngine:
 
     def _must_live(self) -> None:
         if not self._alive:
-            raise EngineDied("the fake engine was killed, or never started")
+            raise EngineDied("the fake engine was killed")
 
     async def _wait(self, stop: Stop, *, due: float) -> None:
         """Sleep until the stop is due, or until nobody wants it any more."""
@@ -111,6 +114,8 @@ class FakeEngine:
         if fault in ("crash", "exit"):
             self._alive = False
             raise EngineDied(f"the fake engine was told to {fault} by row {row.index}'s metadata")
+        if fault == "oom":
+            raise OutOfMemory(f"the fake engine ran out of memory, as row {row.index}'s metadata asks")
         if fault == "error":
             raise BatchFailed(f"the fake engine raised, as row {row.index}'s metadata asks")
         while fault == "hang":

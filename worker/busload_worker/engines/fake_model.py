@@ -2,7 +2,8 @@
 
 The text begins with a mark of the request, so that a test can tell whose answer it holds. A test may ask
 for a fault through the request's metadata: `{"fake": "crash"}` and so on (see Fault), and for an output
-shorter than `max_tokens` through `{"fake_tokens": 5}`, as a model that ends by itself would give.
+shorter than `max_tokens` through `{"fake_tokens": 5}`, as a model that ends by itself would give. A row with
+`{"fake_oom_over": 4}` makes every batch of more than 4 rows run out of memory as it begins.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from busload_shared.result import Output, Proof, TokenLogprob, Usage
 
 from .protocol import BatchStarted, EngineRow, RowDone, RowRefused
 
-Fault = Literal["crash", "exit", "hang", "error", "drop", "refuse"]
+Fault = Literal["crash", "exit", "hang", "error", "drop", "refuse", "oom"]
 """crash: SIGKILL to itself; exit: the process ends by itself; hang: never ends and cannot be aborted;
 error: the run raises; drop: this row is never told, so the count is wrong; refuse: only this row is
-refused."""
+refused; oom: the run ends for lack of memory and the engine lives."""
 
 _CYCLE = " road seat stop line ride fare door lane" * 128
 _WORD = 5
@@ -103,6 +104,15 @@ def _refusal(row: EngineRow) -> RowRefused | None:
     if fault not in get_args(Fault):
         known = ", ".join(get_args(Fault))
         return RowRefused(index=row.index, code="invalid_request", message=f"metadata.fake is not one of {known}")
+    return None
+
+
+def too_much(rows: Sequence[EngineRow]) -> str | None:
+    """Why these rows together are more than the fake's memory holds, as one's metadata says; None if they fit."""
+    for row in rows:
+        metadata = row.request.metadata
+        if metadata is not None and type(most := metadata.get("fake_oom_over")) is int and len(rows) > most:
+            return f"the fake engine holds {most} rows, as the metadata of row {row.index} says, and not {len(rows)}"
     return None
 
 

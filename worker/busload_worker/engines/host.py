@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from pydantic import BaseModel
 
-from busload_shared.errors import BatchFailed, EngineDied, EngineStartFailed
+from busload_shared.errors import BatchFailed, EngineAbsent, EngineDied, EngineStartFailed, OutOfMemory
 
 from .alarm import alarm
 from .host_lines import Abort, Ready, Report, RunFailed, Setup, StartFailed, Told, run_line, to_line
@@ -126,7 +126,8 @@ class EngineHost:
         while True:
             report = await self._report(process, stall, batch)
             if isinstance(report, RunFailed) and report.run == self._run:
-                raise BatchFailed(f"batch {batch}: {report.message}")
+                failure = OutOfMemory if report.out_of_memory else BatchFailed
+                raise failure(f"batch {batch}: {report.message}")
             if isinstance(report, Told) and report.run == self._run:
                 return report.event
 
@@ -150,9 +151,9 @@ class EngineHost:
         if self._running:
             raise RuntimeError("the engine runs one batch at a time")
         if self._process is None:
-            raise EngineDied("the engine is not started")
+            raise EngineAbsent("the engine is not started")
         if self._process.ended.is_set():
-            raise EngineDied(f"the engine's process ended: {self._process.obituary()}")
+            raise EngineAbsent(f"the engine's process ended: {self._process.obituary()}")
         return self._process
 
     def abort(self, indexes: frozenset[int]) -> None:

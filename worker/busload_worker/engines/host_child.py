@@ -39,6 +39,7 @@ from .host_lines import (
     unreadable,
 )
 from .protocol import BatchDone, BatchStarted, Core, EngineRow, RowDone, RowRefused
+from .shortage import ran_out_of_memory
 
 CORES = {
     "fake": "busload_worker.engines.fake_core:FakeCore",
@@ -95,7 +96,8 @@ class Child:
             raise
         except Exception as error:
             traceback.print_exc()
-            self._write(RunFailed(run=run.run, message=f"{type(error).__name__}: {error}"[:1000]))
+            message = f"{type(error).__name__}: {error}"[:1000]
+            self._write(RunFailed(run=run.run, message=message, out_of_memory=ran_out_of_memory(error)))
         self._over = run.run
         self._aborts.pop(run.run, None)
 

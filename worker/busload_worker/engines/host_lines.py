@@ -96,6 +96,7 @@ class RunFailed(Message):
     line: Literal["run_failed"] = "run_failed"
     run: int
     message: str
+    out_of_memory: bool = False
 
 
 Command = Run | Abort | Stop

@@ -82,7 +82,8 @@ EngineEvent = Annotated[BatchStarted | RowDone | RowRefused | BatchDone, Field(d
 
 class Core(Protocol):
     """An engine proper. Runs in the thread that made it. An exception from `run` fails the batch only, but
-    EngineDied says that the core must not go on: its process ends.
+    EngineDied says that the core must not go on: its process ends. One that says that memory was short (OutOfMemory,
+    MemoryError, or torch's own) has the rows that are left run again in halves at once.
 
     `run` emits, in this order: a RowRefused for each row that is not run, one BatchStarted, a RowDone (or a
     late RowRefused) for each row the moment it ends, one BatchDone. `aborted` names the rows that are no
@@ -121,8 +122,8 @@ class Engine(Protocol):
         ...
 
     def run(self, batch: str, rows: Sequence[EngineRow]) -> AsyncIterator[EngineEvent]:
-        """Run one batch; see Core for the order of events. Raises EngineDied, or BatchFailed if it still
-        lives."""
+        """Run one batch; see Core for the order of events. Raises EngineDied (EngineAbsent when it was gone before
+        the batch came), or BatchFailed if it still lives (OutOfMemory when fewer rows at once may go through)."""
         ...
 
     def abort(self, indexes: frozenset[int]) -> None:

@@ -14,8 +14,10 @@ from busload_shared.errors import EngineDied, EngineStartFailed
 from busload_shared.request import ChatMessage, Request
 from busload_shared.result import Proof
 
+from .grammar_guard import GrammarGuard
 from .protocol import BatchDone, BatchStarted, EngineInfo, EngineRow, RowDone, RowRefused
-from .vllm_memory import Need, check_fits, cpu_kv_bytes, free_memory_bytes
+from .vllm_grammars import guard_for, refusals
+from .vllm_memory import Need, check_fits, cpu_kv_bytes, free_memory_bytes, free_what_it_holds
 from .vllm_preflight import Preflight, Seat
 from .vllm_proof import Witness, worst
 from .vllm_ride import Emit, Ride
@@ -23,6 +25,11 @@ from .vllm_settings import VllmSettings, check_settings, engine_args, prepare_en
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine
+
+_HELLO = tuple(
+    EngineRow(index=index, request=Request(id="warm-up", prompt="Hello", max_tokens=3, ignore_eos=True))
+    for index in (0, 1)
+)
 
 
 class VllmCore:
@@ -32,6 +39,7 @@ class VllmCore:
         self._settings = config
         self._engine: LLMEngine | None = None
         self._preflight: Preflight | None = None
+        self._grammars: GrammarGuard | None = None
         self._witness = Witness()
         self._seats = config.max_batch_size
 
@@ -58,6 +66,7 @@ class VllmCore:
             overcommit=self._settings.kv_overcommit,
         )
         self._preflight = Preflight(engine, seats=self._seats)
+        self._grammars = guard_for(engine, timeout_s=self._settings.grammar_timeout_s)
         self._warm_up()
         return EngineInfo(
             engine="vllm",
@@ -68,6 +77,8 @@ class VllmCore:
         )
 
     def close(self) -> None:
+        if self._grammars is not None:
+            self._grammars.close()
         if self._engine is not None:
             self._engine.engine_core.shutdown()
             self._engine = None
@@ -80,8 +91,24 @@ class VllmCore:
         aborted: Callable[[], frozenset[int]],
         tick: Callable[[], None],
     ) -> None:
-        """See Core. Rows with n > 1 take n seats; when all need more than there are, the batch rides in
-        parts.
+        """See Core. A batch that raised leaves an engine that has proved that it can go on, or EngineDied."""
+        try:
+            self._run(rows, emit=emit, aborted=aborted, tick=tick)
+        except EngineDied:
+            raise
+        except Exception as error:
+            self._recover(error, tick=tick)
+            raise
+
+    def _run(
+        self,
+        rows: Sequence[EngineRow],
+        *,
+        emit: Emit,
+        aborted: Callable[[], frozenset[int]],
+        tick: Callable[[], None],
+    ) -> None:
+        """Rows with n > 1 take n seats; when all need more than there are, the batch rides in parts.
 
         The parts run one after the other, each as one unit: neither is a row refused for its neighbours'
         weight, nor does one board while others ride.
@@ -95,7 +122,8 @@ class VllmCore:
         try:
             for part in parts(seats, at_once=self._seats):
                 ride = Ride(self._engine, self._witness, started=started, emit=emit, aborted=aborted, tick=tick)
-                ride.run(part, grammar_timeout_s=self._settings.grammar_timeout_s)
+                # each was tried and compiles within its time; they do so one after the other
+                ride.run(part, grammar_timeout_s=self._settings.grammar_timeout_s * (1 + len(part)))
                 proofs.append(self._witness.close())
                 completion_tokens += ride.completion_tokens
         finally:
@@ -120,9 +148,13 @@ class VllmCore:
         if self._preflight is None:
             raise EngineDied("the engine is not loaded")
         seats = []
+        unfit = refusals(self._grammars, rows, tick=tick)
+        for refusal in unfit:
+            emit(refusal)
+        turned_away = {refusal.index for refusal in unfit}
         for row in rows:
             tick()
-            if row.index in aborted():
+            if row.index in turned_away or row.index in aborted():
                 continue
             checked = self._preflight.check(row)
             if isinstance(checked, Seat):
@@ -145,19 +177,43 @@ class VllmCore:
         if left:
             raise EngineDied(f"vLLM still holds {left} requests after the batch's end")
 
+    def _recover(self, error: Exception, *, tick: Callable[[], None]) -> None:
+        """Make the engine fit for the next batch after a step raised. Raises EngineDied when it cannot be.
+
+        The failed step's blocks stand in the prefix cache as if they had been computed: the next request with such
+        a prompt would be answered from memory that nobody wrote. And an error may stay, as CUDA's do: only a run
+        shows whether the engine still answers.
+        """
+        if self._engine is None:
+            return
+        free_what_it_holds(error)
+        try:
+            clean = self._engine.reset_prefix_cache()
+            problem = self._try_out(_HELLO, tick=tick) if clean else "its prefix cache cannot be emptied"
+        except EngineDied:
+            raise
+        except Exception as again:
+            problem = f"{type(again).__name__}: {again}"[:300]
+        if problem:
+            raise EngineDied(f"vLLM cannot go on after {type(error).__name__}: {problem}") from error
+
+    def _try_out(self, rows: Sequence[EngineRow], *, tick: Callable[[], None]) -> str:
+        """Run these rows for nobody. Returns what kept one from its answer, empty when all were answered."""
+        told: list[BatchStarted | RowDone | RowRefused | BatchDone] = []
+        self._run(rows, emit=told.append, aborted=frozenset, tick=tick)
+        # a model without a chat template refuses the chat, and is ready all the same
+        chats = {row.index for row in rows if row.request.messages is not None}
+        refusals = [event for event in told if isinstance(event, RowRefused) and event.index not in chats]
+        return refusals[0].message if refusals else ""
+
     def _warm_up(self) -> None:
         """The first batch compiles kernels, which takes seconds; and an engine that cannot answer is not
         ready."""
-        row = EngineRow(index=0, request=Request(id="warm-up", prompt="Hello", max_tokens=3, ignore_eos=True))
         hello = ChatMessage(role="user", content="Hello")
         chat = EngineRow(index=2, request=Request(id="warm-up-chat", messages=(hello,), max_tokens=3, ignore_eos=True))
-        told: list[BatchStarted | RowDone | RowRefused | BatchDone] = []
-        rows = [row, row.model_copy(update={"index": 1}), chat]
-        self.run(rows, emit=told.append, aborted=frozenset, tick=_nothing)
-        # a model without a chat template refuses the chat, and is ready all the same
-        problems = [event.message for event in told if isinstance(event, RowRefused) and event.index != chat.index]
-        if problems:
-            raise EngineStartFailed(f"the model is loaded but cannot answer: {problems[0]}")
+        problem = self._try_out([*_HELLO, chat], tick=_nothing)
+        if problem:
+            raise EngineStartFailed(f"the model is loaded but cannot answer: {problem}")
         self._witness.forget()
 
 

@@ -3,6 +3,8 @@ rows."""
 
 from __future__ import annotations
 
+import gc
+import traceback
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -40,6 +42,19 @@ class Need:
     def blocks_with_null(self) -> int:
         """vLLM keeps one block of every cache for itself, and does not say so in its own estimate."""
         return self.blocks + 1
+
+
+def free_what_it_holds(error: BaseException) -> None:
+    """Let go of the failed step's tensors: the error's frames hold them, and torch keeps freed memory for itself."""
+    import torch
+
+    seen: BaseException | None = error
+    while seen is not None:
+        traceback.clear_frames(seen.__traceback__)
+        seen = seen.__cause__ or seen.__context__
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def cpu_kv_bytes(args: EngineArgs, *, overcommit: bool, free_bytes: int) -> int:

@@ -52,8 +52,8 @@ class VllmSettings(Message):
     max_batch_size: Annotated[int, Field(ge=1)]
     options: Annotated[dict[str, JsonValue], Field(default_factory=dict)]
     kv_overcommit: bool = False
-    grammar_timeout_s: Annotated[float, Field(gt=0)] = 10.0
-    """How long a batch is held for its structured outputs to compile; a slower one is refused alone."""
+    grammar_timeout_s: Annotated[float, Field(gt=0)] = 5.0
+    """Processor time that a structured output may need to compile; a slower one is refused alone."""
 
 
 def prepare_environment() -> None:
@@ -120,6 +120,21 @@ def _cpu_dtype() -> dict[str, str]:
     return {"dtype": "float32"} if slow else {}
 
 
+def _structured_outputs(given: Any) -> Any:
+    """One backend for all: with vLLM's "auto" the first request that needs another one decides for all after it.
+
+    Without white space between JSON's parts: free to write any, a small model may go on with it to its last token.
+    """
+    from vllm.config import StructuredOutputsConfig
+
+    if given is not None and not isinstance(given, dict):
+        raise EngineStartFailed(f"{env_name('structured_outputs_config')}: write a JSON object")
+    chosen: dict[str, Any] = {"backend": "xgrammar"} | (given or {})
+    if chosen["backend"] in ("xgrammar", "guidance"):
+        chosen.setdefault("disable_any_whitespace", True)
+    return StructuredOutputsConfig(**chosen)
+
+
 def engine_args(settings: VllmSettings) -> EngineArgs:
     """vLLM's arguments for strictly one batch at a time, all its rows admitted in one step."""
     from vllm.engine.arg_utils import EngineArgs
@@ -135,6 +150,7 @@ def engine_args(settings: VllmSettings) -> EngineArgs:
     if current_platform.is_cpu():
         chosen |= {"enforce_eager": True} | _cpu_dtype()
     chosen |= given
+    chosen["structured_outputs_config"] = _structured_outputs(given.get("structured_outputs_config"))
     args = EngineArgs(model=os.path.expanduser(settings.model), **chosen, disable_log_stats=False)
     if current_platform.is_cpu() and "max_num_batched_tokens" not in given:
         # Prompts of any length enter in one step. On a GPU this number sizes the activations: vLLM's own stands.

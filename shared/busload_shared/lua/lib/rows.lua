@@ -22,9 +22,10 @@ local function forget(inflight, leases, batches, batch, fields)
 end
 
 -- The rows of a batch that died go to the retry list as suspects: in halves, or one alone. Returns how many.
--- The last row of a larger batch did not die alone: only a batch of one is evidence against its row.
-local function to_retry(inflight, leases, batches, retry, states, batch)
-  local alone = string.match(redis.call('HGET', batches, batch) or '', '^1 ')
+-- The last row of a larger batch did not die alone: only a batch of one is evidence against its row, and not where the
+-- worker says that its machine may be to blame.
+local function to_retry(inflight, leases, batches, retry, states, batch, blameless)
+  local alone = not blameless and string.match(redis.call('HGET', batches, batch) or '', '^1 ')
   local fields, elements = remaining(inflight, batches, batch)
   forget(inflight, leases, batches, batch, fields)
   local half = math.ceil(#elements / 2)

@@ -1,11 +1,12 @@
 -- Which popped rows board, and how they are held in flight. `q` names the queue's keys.
 
--- The popped elements, oldest first, as rows: element, id, where the JSON begins. One that was never stamped gets a
--- header, and is as old as its newer neighbour.
-local function as_rows(q, popped, now)
+-- The popped elements, oldest first, as rows: element, id, where the JSON begins. The first `from_list` came from the
+-- list: one that was never stamped gets a header, and is as old as its newer neighbour.
+local function as_rows(q, popped, from_list, now)
   local rows, arrival = {}, nil
   for i = #popped, 1, -1 do
     local own, _, _, _, id, from = header(popped[i])
+    if i == from_list then arrival = nil end
     if not own then
       id = id_of(popped[i])
       arrival = arrival or oldest_arrival(q.list)
@@ -22,15 +23,19 @@ end
 
 -- Ask for what is known of all rows at once; q tells then whether any of them is answered or cancelled.
 local function look_up(q, rows)
-  local states, results, cancels = {}, {}, {}
+  local states, results, cancels, ids = {}, {}, {}, {}
   for _, row in ipairs(rows) do
     if row.id ~= '' then
       local at = #states + 1
       states[at], results[at], cancels[at] = q.states .. row.id, q.results .. row.id, q.cancels .. row.id
+      ids[at] = row.id
     end
   end
   local found, at = texts_at(states), 0
   q.answered, q.cancelled = any_exists(results), any_exists(cancels)
+  if #ids > 0 and redis.call('EXISTS', q.deadlines) == 1 then -- from now on their worker keeps the deadlines
+    for i = 1, #ids, CHUNK do redis.call('ZREM', q.deadlines, unpack(ids, i, math.min(i + CHUNK - 1, #ids))) end
+  end
   for _, row in ipairs(rows) do
     if row.id ~= '' then
       at = at + 1

@@ -1,0 +1,103 @@
+"""The batch that is claimed while another runs, so that the engine need not wait for Redis, until its turn comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from busload_shared.errors import BusloadUnavailable
+from busload_shared.queue import Queue
+from busload_shared.replies import Claim, Delivery, Seat
+
+from .admission import admit
+from .answers import Ride
+from .boarding import Boarding
+from .leases import LeaseKeeper
+from .settings import Settings
+from .vitals import Vitals
+from .weight import BatchLimit
+
+OTHERS_FIRST_S = 0.005
+"""How long a busy worker leaves a waiting batch to idle ones before it claims ahead."""
+
+
+class Ahead:
+    """At most one claim, under a lease like any other. It goes back when the worker stops or its engine dies."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        settings: Settings,
+        *,
+        boarding: Boarding,
+        leases: LeaseKeeper,
+        limit: BatchLimit,
+        vitals: Vitals,
+    ) -> None:
+        self._queue = queue
+        self._settings = settings
+        self._boarding = boarding
+        self._leases = leases
+        self._limit = limit
+        self._vitals = vitals
+        self._claim: Claim | None = None
+
+    def take(self) -> Claim | None:
+        """Its turn has come."""
+        claim, self._claim = self._claim, None
+        return claim
+
+    async def fetch(self, running: Claim, *, ended: asyncio.Event, stop: asyncio.Event) -> None:
+        """Claim the next batch while this one runs, if a whole one waits already.
+
+        Other workers come first: an idle one takes it within a few milliseconds. Beside suspects nothing is claimed:
+        their engine may well die, and what then goes back has lost its turn.
+        """
+        if running.depth < self._limit.now or running.trigger == "retry":
+            return
+        if not self._vitals.alone:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), OTHERS_FIRST_S)
+        if not ended.is_set() and not stop.is_set():
+            self._claim = await self._boarding.full_claim(stop)
+            if self._claim is not None:
+                self._leases.hold(self._claim.batch)
+
+    async def give_back(self) -> None:
+        """Hand back what was claimed and not begun."""
+        claim = self.take()
+        if claim is not None:
+            self._leases.drop(claim.batch)
+            with contextlib.suppress(BusloadUnavailable):  # then its lease runs out
+                await self._queue.hand_back(claim.batch)
+
+    def lost(self, batch: str) -> None:
+        """This batch's lease is gone; nothing of it may begin here."""
+        if self._claim is not None and self._claim.batch == batch:
+            self._claim = None
+            self._leases.drop(batch)
+
+    async def sift(self) -> None:
+        """Answer what was cancelled since it was claimed: the batch that runs may take minutes, and whoever cancels
+        need not wait for that."""
+        claim = self._claim
+        if claim is None:
+            return
+        wanted = await self._queue.cancels([seat.element.id for seat in claim.seats if seat.element.id])
+        if not wanted or self._claim is not claim:
+            return
+        gone = [seat._replace(cancelled=True) for seat in claim.seats if seat.element.id in wanted]
+        kept = [seat for seat in claim.seats if seat.element.id not in wanted]
+        marked = self._claim = replace(claim, seats=tuple(sorted([*gone, *kept])))  # should it begin meanwhile
+        answers = self._cancelled(claim, gone)
+        await self._queue.deliver(claim.batch, answers, ttl_s=self._settings.result_ttl_s)
+        if self._claim is marked:
+            self._claim = replace(claim, seats=tuple(kept)) if kept else None
+            if not kept:
+                self._leases.drop(claim.batch)
+
+    def _cancelled(self, claim: Claim, gone: Sequence[Seat]) -> list[Delivery]:
+        ride = Ride(replace(claim, seats=tuple(gone)), self._settings.worker_name, size=0)
+        return admit(ride, claim.clock_ms()).answers

@@ -1,0 +1,98 @@
+"""The learned wait: whether a batch that is not full waits for one more. Pure: no clock, no I/O; the simulator runs it
+too.
+
+A moment's wait costs everybody who waits that moment, and everybody who comes while the batch runs as well. It gains
+when somebody comes: that one rides along instead of waiting for the batch's end, and the others ride a little longer
+for it. So it is worth its while only where arrivals are likelier than usual: shortly after others of the same clump.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from .hazards import Hazards, Kind, Stretch
+
+__all__ = ["Decision", "Hazards", "Kind", "wait_on"]
+
+LONGEST_SHARE = 0.5
+"""No wait is longer than this share of the time the batch will take."""
+
+DEVIATIONS = 2.0
+"""Of `ev` arrivals seen, ev - 2 * sqrt(ev) are counted on."""
+
+
+class Decision(NamedTuple):
+    """Whether to wait; if so, after how many ms to ask again unless somebody comes before; and why, for people."""
+
+    wait: bool
+    look_in_ms: float
+    reason: str
+
+
+def wait_on(  # noqa: PLR0913 - each is one fact of the moment
+    n: int,
+    u_ms: float,
+    *,
+    kind: Kind,
+    size: int,
+    tau: Callable[[int], float],
+    hazards: Hazards,
+    waited_ms: float,
+    cap_ms: float | None,
+) -> Decision:
+    """Whether `n` rows, of `size` at most, wait for one more, `u_ms` after the last event, which was of this `kind`.
+
+    `tau(n)` is the time that a batch of n takes, ms. `waited_ms` is how long this batch has been held open already:
+    since the engine is free and somebody waits. `cap_ms` is how much longer the oldest may wait, None without a limit.
+    """
+    if n >= size:
+        return Decision(False, 0.0, "leaves: full")
+    time_ms = tau(n)
+    left_ms = LONGEST_SHARE * time_ms - waited_ms
+    if cap_ms is not None and cap_ms <= 0:
+        return Decision(False, 0.0, "leaves: the oldest has waited as long as is allowed")
+    if left_ms <= 0:
+        return Decision(False, 0.0, f"leaves: has waited {waited_ms:.0f} ms, half of the {time_ms:.0f} ms it will take")
+    gain_ms = time_ms - n * (tau(n + 1) - time_ms)
+    if gain_ms <= 0:
+        return Decision(False, 0.0, "leaves: one more would cost the others more than it gains")
+    cost = n + hazards.per_ms() * time_ms
+    most_ms = left_ms if cap_ms is None else min(left_ms, cap_ms)
+    best = _best(hazards.ahead(u_ms, kind), most_ms, gain_ms, cost)
+    why = f"waiting {best.lasts_ms:.1f} ms gains {best.gain_ms:.1f} ms, {u_ms:.1f} ms after {_THE[kind]}"
+    if best.gain_ms <= 0:
+        return Decision(False, 0.0, f"leaves: no wait pays, {u_ms:.1f} ms after {_THE[kind]}")
+    return Decision(True, best.lasts_ms, "waits: " + why)
+
+
+class _Wait(NamedTuple):
+    gain_ms: float
+    lasts_ms: float
+
+
+def _best(ahead: Iterable[Stretch], most_ms: float, gain_ms: float, cost: float) -> _Wait:
+    """The wait, up to `most_ms`, that gains most: somebody who comes gains `gain_ms`, each ms of waiting costs `cost`.
+
+    It ends early when somebody comes. The chance of that is taken at the lower end of what the arrivals seen allow.
+    """
+    best = _Wait(0.0, 0.0)
+    alive, waited_ms, elapsed_ms, seen = 1.0, 0.0, 0.0, 0.0
+    for stretch in ahead:
+        lasts_ms = min(stretch.lasts_ms, most_ms - elapsed_ms)
+        comes = 1 - math.exp(-stretch.per_ms * lasts_ms)
+        waited_ms += alive * (comes / stretch.per_ms if stretch.per_ms > 0 else lasts_ms)
+        alive *= 1 - comes
+        elapsed_ms += lasts_ms
+        seen += stretch.arrivals
+        sure = 1 - DEVIATIONS / math.sqrt(seen) if seen > DEVIATIONS**2 else 0.0
+        gained = sure * (1 - alive) * gain_ms - waited_ms * cost
+        if gained > best.gain_ms:
+            best = _Wait(gained, elapsed_ms)
+        if elapsed_ms >= most_ms:
+            break
+    return best
+
+
+_THE: dict[Kind, str] = {"arrival": "the last arrival", "completion": "the last batch's end"}
