@@ -1,7 +1,7 @@
 """Shows that the tests guard what they claim to: breaks one guard after the other and sees a named test fail.
 
 python ops/mutants.py                every mutant of mutants.toml
-python ops/mutants.py --only lease   those whose guard, file or change has this word
+python ops/mutants.py --only lease   those whose guard, change or file has this word
 
 Works on a copy of the project in a temporary folder, with this interpreter and its packages. Ends with 1 when a mutant
 survives, when its text is not found exactly once, or when its tests fail without it.
@@ -20,8 +20,10 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Queue
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +38,7 @@ class WrongMutant(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`change` in words, `old` becomes `new` in `file`, and `tests` (pytest's arguments) must notice."""
+    """`change` in words, `old` becomes `new` in `file`, and one of `tests` (as pytest names them) must notice."""
 
     guard: str
     change: str
@@ -77,7 +79,7 @@ class Copy:
     """A copy of the project whose packages are imported instead of the installed ones."""
 
     def __init__(self, folder: Path) -> None:
-        self.root = folder / "project"
+        self.root = folder
         shutil.copytree(ROOT, self.root, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
         paths = [str(self.root / place) for place in PACKAGES.values()]
         self._environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -89,10 +91,10 @@ class Copy:
         if len(said) != len(PACKAGES) or not all(Path(file).is_relative_to(self.root) for file in said):
             raise WrongMutant(f"the copy's packages are not those that are imported: {said}")
 
-    def test(self, selection: Sequence[str]) -> Ran:
-        """Run these tests until the first fails. A run that hangs is ended, with the code of a timeout."""
-        flags = ["-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-p", "no:randomly"]
-        return self._python(["-m", "pytest", *flags, *selection], timeout_s=LONGEST_S)
+    def test(self, tests: Sequence[str], *, timeout_s: float = LONGEST_S) -> Ran:
+        """Run these tests until the first fails. A run that hangs is ended."""
+        flags = ["-x", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider"]
+        return self._python(["-m", "pytest", *flags, *tests], timeout_s=timeout_s)
 
     def broken_by(self, mutant: Mutant) -> Ran:
         """Run a mutant's tests with it, and mend the copy again."""
@@ -128,10 +130,10 @@ class Copy:
 
 def check_sound(copy: Copy, mutants: Sequence[Mutant]) -> None:
     """Without a mutant all the tests pass, or their failing would prove nothing."""
-    for selection in dict.fromkeys(mutant.tests for mutant in mutants):
-        ran = copy.test(selection)
-        if ran.code != 0:
-            raise WrongMutant(f"these tests fail without any mutant: {' '.join(selection)}\n{ran.said[-2000:]}")
+    tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
+    ran = copy.test(tests, timeout_s=LONGEST_S * 5)
+    if ran.code != 0:
+        raise WrongMutant(f"these tests fail without any mutant:\n{ran.said[-3000:]}")
 
 
 def verdict(ran: Ran) -> str:
@@ -143,30 +145,47 @@ def verdict(ran: Ran) -> str:
     return ran.failed[0]
 
 
+def try_all(mutants: Sequence[Mutant], copies: Sequence[Copy]) -> int:
+    """Try each, as many at once as there are copies; print a row of the table for each. Returns how many survived."""
+    free: Queue[Copy] = Queue()
+    for copy in copies:
+        free.put(copy)
+
+    def row(mutant: Mutant) -> tuple[str, bool]:
+        copy = free.get()
+        try:
+            ran = copy.broken_by(mutant)
+            noticed = verdict(ran)
+        except WrongMutant as error:
+            return f"\n{error}\n", False
+        finally:
+            free.put(copy)
+        return f"| {mutant.guard} | {mutant.change} | {noticed or '**none**'} | {ran.seconds:.1f} |", bool(noticed)
+
+    survived = 0
+    with ThreadPoolExecutor(len(copies)) as pool:
+        for tried in as_completed([pool.submit(row, mutant) for mutant in mutants]):
+            text, noticed = tried.result()
+            print(text, flush=True)
+            survived += not noticed
+    return survived
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Try the mutants, print the table, end with 0 only if every one was noticed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="a word of the guard, the change or the file")
-    only = parser.parse_args(arguments).only
-    problems = 0
+    parser.add_argument("--jobs", type=int, default=2, help="how many at once")
+    given = parser.parse_args(arguments)
+    mutants = [mutant for mutant in read_mutants(Path(__file__).with_suffix(".toml")) if mutant.has(given.only)]
     with tempfile.TemporaryDirectory(prefix="busload-mutants-") as folder:
-        mutants = [mutant for mutant in read_mutants(Path(__file__).with_suffix(".toml")) if mutant.has(only)]
-        copy = Copy(Path(folder))
+        copies = [Copy(Path(folder) / str(number)) for number in range(given.jobs)]
         print(f"{len(mutants)} mutants; first their tests without any", flush=True)
-        check_sound(copy, mutants)
+        check_sound(copies[0], mutants)
         print("| guard | what was broken | test that noticed | s |\n|---|---|---|---|", flush=True)
-        for mutant in mutants:
-            try:
-                ran = copy.broken_by(mutant)
-                noticed = verdict(ran) or "**none**"
-                problems += noticed == "**none**"
-            except WrongMutant as error:
-                print(f"\n{error}\n", file=sys.stderr, flush=True)
-                problems += 1
-                continue
-            print(f"| {mutant.guard} | {mutant.change} | {noticed} | {ran.seconds:.1f} |", flush=True)
-    print(f"\n{len(mutants) - problems} of {len(mutants)} noticed", flush=True)
-    sys.exit(1 if problems else 0)
+        survived = try_all(mutants, copies)
+    print(f"\n{len(mutants) - survived} of {len(mutants)} noticed", flush=True)
+    sys.exit(1 if survived else 0)
 
 
 if __name__ == "__main__":

@@ -138,6 +138,7 @@ class Sentinel(Server):
     """A sentinel that watches `master` and takes it for dead after half a second."""
 
     def __init__(self, binary: Path, version: str, master: Server, more: str = "") -> None:
+        """`more` are lines for its configuration, where PORT is its port."""
         super().__init__(binary, version)
         self._master_port = master.port
         self._settings = more
@@ -149,7 +150,7 @@ class Sentinel(Server):
                 f"port {self.port}\nbind 127.0.0.1\ndir {self.folder}\nlogfile {self.folder}/log\n"
                 f"sentinel monitor {MASTER} 127.0.0.1 {self._master_port} 2\n"
                 f"sentinel down-after-milliseconds {MASTER} 500\n"
-                f"sentinel failover-timeout {MASTER} 2000\n{self._settings}"
+                f"sentinel failover-timeout {MASTER} 2000\n{self._settings.replace('PORT', str(self.port))}"
             )
         return [str(conf), "--sentinel"]
 

@@ -4,12 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 
 from busload_shared.curve import ServiceCurve
-from busload_worker.simulation import Arrivals, Bursts, ClosedLoop, Constant, LengthLaw, Lognormal, Mmpp, Poisson
-from busload_worker.simulation import Scenario, Trace, bimodal
+from busload_worker.simulation import (
+    Arrivals,
+    Backlog,
+    Bursts,
+    ClosedLoop,
+    Constant,
+    LengthLaw,
+    Lognormal,
+    Mmpp,
+    Poisson,
+    Scenario,
+    Trace,
+    bimodal,
+    simulate,
+)
 
 REQUESTS = 6000
+SEEDS = 2
+PROMPT = 50
 WAITS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2)
 """Fixed waits that are tried, as shares of the time a batch of one takes."""
 
@@ -20,24 +36,17 @@ SMALL = ServiceCurve(overhead_ms=5, prompt_ms=0.05, step_ms=8, token_ms=0.3)
 STEEP = ServiceCurve(overhead_ms=30, prompt_ms=0.2, step_ms=6, token_ms=3.0)
 
 
-def one_ms(curve: ServiceCurve, law: LengthLaw, *, n: int = 1, prompt_tokens: int = 50) -> float:
-    """About how long a batch of `n` takes: all of mean length, the longest of twice that where they differ."""
-    mean = mean_length(law)
-    longest = mean if n == 1 or isinstance(law, Constant) else 2 * mean
-    return curve.predict_ms(prompt_tokens=n * prompt_tokens, longest=round(longest), new_tokens=round(n * mean))
-
-
-def mean_length(law: LengthLaw) -> float:
-    """By drawing."""
-    from random import Random
-
+def one_ms(curve: ServiceCurve, law: LengthLaw) -> float:
+    """How long a batch of one takes in the mean."""
     rng = Random(0)
-    return sum(law.draw(rng)[1] for _ in range(2000)) / 2000
+    mean = sum(law.draw(rng)[1] for _ in range(2000)) / 2000
+    return curve.predict_ms(prompt_tokens=PROMPT, longest=round(mean), new_tokens=round(mean))
 
 
 def capacity_per_s(curve: ServiceCurve, law: LengthLaw, size: int) -> float:
-    """About what one worker can do with full batches."""
-    return 1000 * size / one_ms(curve, law, n=size)
+    """What one worker does with full batches, in the order of arrival."""
+    backlog = Scenario(curve, Backlog(2 * size), law, size=size, prompt_tokens=PROMPT, requests=200 * size, seed=3)
+    return simulate(backlog).per_s
 
 
 def tuned() -> Iterator[tuple[str, Scenario]]:
@@ -47,7 +56,7 @@ def tuned() -> Iterator[tuple[str, Scenario]]:
         for law_name, law in laws.items():
             for arrivals_name, arrivals in _tuned_arrivals(curve, law):
                 name = f"{curve_name} {law_name} {arrivals_name}"
-                yield name, Scenario(curve, arrivals, law, size=16, prompt_tokens=50, requests=REQUESTS, seed=11)
+                yield name, Scenario(curve, arrivals, law, size=16, prompt_tokens=PROMPT, requests=REQUESTS, seed=11)
 
 
 def _tuned_arrivals(curve: ServiceCurve, law: LengthLaw) -> Iterator[tuple[str, Arrivals]]:
@@ -70,8 +79,11 @@ def held_out() -> Iterator[tuple[str, Scenario]]:
             for arrivals_name, arrivals in _held_out_arrivals(curve, law):
                 name = f"{curve_name} {law_name} {arrivals_name}"
                 release = "batch" if law_name == "wide" else "row"
-                yield name, Scenario(
-                    curve, arrivals, law, size=24, prompt_tokens=80, requests=REQUESTS, seed=77, release=release
+                yield (
+                    name,
+                    Scenario(
+                        curve, arrivals, law, size=24, prompt_tokens=PROMPT, requests=REQUESTS, seed=77, release=release
+                    ),
                 )
 
 

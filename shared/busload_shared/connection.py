@@ -106,19 +106,22 @@ def _is_oom(error: BaseException) -> bool:
 
 
 async def persist(call: Callable[[], Awaitable[T]], *, patience_s: float) -> T:
-    """Repeat `call` with jitter while Redis is away, for `patience_s` seconds at most.
+    """Repeat `call` with jitter while Redis is away, for `patience_s` seconds at most; with any patience at all once,
+    for the first failure may be a read timeout that is longer, on a connection gone mute.
 
     Only for what may be repeated: every script is idempotent or carries a token.
     Raises BusloadUnavailable when patience runs out, or at once when waiting cannot help.
     """
     give_up = time.monotonic() + patience_s
-    pause = 0.02
+    pause, first = 0.02, patience_s > 0
     while True:
         try:
             return await call()
         except (RedisError, OSError) as error:
-            if not is_transient(error) or time.monotonic() + pause > give_up:
+            late = time.monotonic() + pause > give_up
+            if not is_transient(error) or (late and not first):
                 raise unavailable(error) from error
+        first = False
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(2 * pause, 1.0)
 

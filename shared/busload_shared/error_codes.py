@@ -9,7 +9,8 @@ from redis.exceptions import AskError, ClusterDownError, ReadOnlyError, Response
 _ELSEWHERE_TYPES = (AskError, ClusterDownError, ReadOnlyError)
 """MOVED is an AskError, and MASTERDOWN a ClusterDownError. redis-py cuts the code off these texts."""
 
-_ELSEWHERE_CODES = ("READONLY", "UNBLOCKED", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK")
+_ELSEWHERE_CODES = ("READONLY", "UNBLOCKED", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "NOREPLICAS")
+"""A master without its replicas may be cut off, and another one chosen."""
 
 
 def code_of(error: BaseException) -> str:
@@ -22,5 +23,5 @@ def code_of(error: BaseException) -> str:
 
 
 def is_elsewhere(error: BaseException) -> bool:
-    """Whether this server serves the queue no longer, or not now: it became a replica, or its slot has moved."""
+    """Whether this server serves the queue no longer, or not now, so that the way should be asked again."""
     return isinstance(error, _ELSEWHERE_TYPES) or code_of(error) in _ELSEWHERE_CODES

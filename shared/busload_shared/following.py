@@ -16,7 +16,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection
 from redis.crc import key_slot
-from redis.exceptions import ConnectionError, RedisError, ResponseError
+from redis.exceptions import ConnectionError, RedisError, ResponseError, TimeoutError
 
 from .error_codes import is_elsewhere
 
@@ -140,8 +140,8 @@ class _Follows(Connection):
     async def read_response(self, *args: Any, **options: Any) -> Any:
         try:
             return await super().read_response(*args, **options)
-        except ResponseError as error:
-            if is_elsewhere(error):
+        except (ConnectionError, TimeoutError, ResponseError) as error:
+            if not isinstance(error, ResponseError) or is_elsewhere(error):
                 self._route.forget()
             raise
 

@@ -21,6 +21,20 @@ class _Packs:
         return [hiredis.pack_command((*words, *rest))]
 
 
+class _Sends(AbstractConnection):
+    """redis-py sends every command in a task of its own, under a timer: as much work as all the rest of a call. What
+    the socket takes at once needs neither; what it does not is left to redis-py."""
+
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        writer = self._writer
+        if writer is None or writer.transport.is_closing():
+            return await super().send_packed_command(command, check_health)
+        writer.writelines([command] if isinstance(command, bytes) else command)
+        if writer.transport.get_write_buffer_size():
+            await super().send_packed_command([], check_health)
+        return None
+
+
 class _Leaves(AbstractConnection):
     """A connection to a server that is no longer ours is closed, or a client would stay on it for ever: the next
     command connects anew, to wherever the name or the route leads by then."""
@@ -38,5 +52,5 @@ def adapt_connections(redis: Redis) -> Redis:
     """Let all connections this client will open be of ours."""
     pool = redis.connection_pool
     given: type[AbstractConnection] = pool.connection_class
-    pool.connection_class = type(f"Busload{given.__name__}", (_Packs, _Leaves, given), {})
+    pool.connection_class = type(f"Busload{given.__name__}", (_Packs, _Sends, _Leaves, given), {})
     return redis

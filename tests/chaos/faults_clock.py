@@ -23,6 +23,6 @@ async def step(lab: Lab, dice: random.Random, injected: Injected, *, whose: str)
 
 
 FAULTS = [
-    Fault("worker's clock steps", partial(step, whose="worker")),
-    Fault("producers' clock steps", partial(step, whose="producers")),
+    Fault("worker clock steps", partial(step, whose="worker")),
+    Fault("producer clock steps", partial(step, whose="producers")),
 ]

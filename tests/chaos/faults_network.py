@@ -6,7 +6,8 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Literal
 
@@ -54,35 +55,38 @@ async def delay(lab: Lab, dice: random.Random, injected: Injected) -> None:
 
 async def swallow(lab: Lab, dice: random.Random, injected: Injected, *, whose: str) -> None:
     """All bytes of one side are swallowed for a while; then the connections break."""
-    proxy = await side(lab, dice, injected, whose)
-    begins(injected)
-    links = proxy.silence()
-    await asyncio.sleep(dice.uniform(0.3, 2.5))
-    for link in links:
-        link.cut()
-    is_over(injected)
-
-
-async def side(lab: Lab, dice: random.Random, injected: Injected, whose: str) -> Proxy:
-    """The producers' proxy, or that of some worker, whose requests are then hit."""
-    if whose == "producers":
-        return lab.front
-    worker = dice.choice(lab.fleet.workers)
-    injected.hit = await lab.held_by(worker)
-    return worker.proxy
+    async with side(lab, dice, injected, whose) as proxy:
+        links = proxy.silence()
+        await asyncio.sleep(dice.uniform(0.3, 2.5))
+        for link in links:
+            link.cut()
+        is_over(injected)
 
 
 async def half_open(lab: Lab, dice: random.Random, injected: Injected, *, whose: str) -> None:
     """A connection stays open and mute until its own end gives it up: all of a worker's, one of the producers'."""
-    proxy = await side(lab, dice, injected, whose)
-    links = list(proxy.links)
+    async with side(lab, dice, injected, whose) as proxy:
+        links = list(proxy.links)
+        if whose == "producers":
+            links = dice.sample(links, min(1, len(links)))
+        for link in links:
+            link.mute = True
+        await given_up(lab, links)
+        is_over(injected)
+
+
+@asynccontextmanager
+async def side(lab: Lab, dice: random.Random, injected: Injected, whose: str) -> AsyncIterator[Proxy]:
+    """The producers' proxy, or that of some worker, whose requests are then hit."""
     if whose == "producers":
-        links = dice.sample(links, min(1, len(links)))
-    begins(injected)
-    for link in links:
-        link.mute = True
-    await given_up(lab, links)
-    is_over(injected)
+        begins(injected)
+        yield lab.front
+        return
+    async with lab.fleet.victim(dice) as worker:
+        injected.hit = await lab.held_by(worker)
+        begins(injected)
+        yield worker.proxy
+        await worker.came_up()
 
 
 async def given_up(lab: Lab, links: Sequence[Link]) -> None:
@@ -162,13 +166,10 @@ FAULTS = [
     Fault("all connections cut", cut_all, weight=2),
     Fault("connections refused", refuse, everybody=True),
     Fault("packets late", delay, everybody=True),
-    Fault("worker's bytes swallowed", partial(swallow, whose="worker"), weight=2, kills=True),
-    Fault("producers' bytes swallowed", partial(swallow, whose="producers"), everybody=True),
-    Fault("worker's connections half open", partial(half_open, whose="worker"), kills=True),
-    Fault("a producer's connection half open", partial(half_open, whose="producers"), everybody=True),
-    *(Fault(f"{name} lost", partial(lose, command=name, when="before"), kills=name not in ASKED) for name in LOST),
-    *(
-        Fault(f"{name}'s reply lost", partial(lose, command=name, when="after"), kills=name not in ASKED)
-        for name in LOST
-    ),
+    Fault("worker bytes swallowed", partial(swallow, whose="worker"), weight=2, kills=True),
+    Fault("producer bytes swallowed", partial(swallow, whose="producers"), everybody=True),
+    Fault("worker connections half open", partial(half_open, whose="worker"), kills=True),
+    Fault("producer connection half open", partial(half_open, whose="producers"), everybody=True),
+    *(loses(command, "", "before") for command in LOST),
+    *(loses(command, " reply", "after") for command in LOST),
 ]

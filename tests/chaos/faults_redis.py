@@ -54,7 +54,7 @@ async def restart(lab: Lab, dice: random.Random, injected: Injected, *, gently: 
 async def fill(lab: Lab, dice: random.Random, injected: Injected) -> None:
     """maxmemory below what is used, for a while."""
     begins(injected)
-    info = await lab.direct.info("memory")
+    info = await lab.persist("INFO", "memory")
     await lab.persist("CONFIG", "SET", "maxmemory", int(info["used_memory"]) // 2)
     await asyncio.sleep(dice.uniform(0.5, 1.5))
     await lab.persist("CONFIG", "SET", "maxmemory", 0)

@@ -14,6 +14,8 @@ from tests.chaos.options import BATCH, ROW_MS, Options
 from tests.chaos.proxy import Proxy
 from tests.chaos.worker_process import ChaosWorker
 
+from busload_worker.smollm import smollm2_folder
+
 QUEUE = "busload:chaos"
 WAITS_S = 90.0
 """How long a fault waits for a worker that it may harm."""
@@ -22,7 +24,7 @@ WAITS_S = 90.0
 def settings_of(options: Options) -> dict[str, str]:
     """Every worker's settings but those of its own place."""
     common = {"queue": QUEUE, "lease_s": options.lease_s, "max_wait_ms": 20, "max_batch_size": BATCH, "drain_s": 5}
-    fake = {
+    engine: dict[str, object] = {
         "engine": "fake",
         "engine_host": "process",
         "fake_overhead_ms": 5,
@@ -30,7 +32,9 @@ def settings_of(options: Options) -> dict[str, str]:
         "engine_hang_s": 2,
         "max_batch_s": 3,
     }
-    return {name: str(value) for name, value in (common | fake).items()}
+    if options.engine == "vllm":
+        engine = {"engine": "vllm", "model": smollm2_folder(), "vllm_max_model_len": 512}
+    return {name: str(value) for name, value in (common | engine).items()}
 
 
 class Fleet:
@@ -57,7 +61,7 @@ class Fleet:
 
     @asynccontextmanager
     async def victim(self, dice: random.Random, *, only: ChaosWorker | None = None) -> AsyncIterator[ChaosWorker]:
-        """A ready worker that no other fault holds. One more always stays unharmed, so that there are peers."""
+        """A ready worker that no other fault holds. Half of them stay unharmed: all being down is no fault of ours."""
         worker = await self._take(dice, only)
         try:
             yield worker
@@ -69,7 +73,7 @@ class Fleet:
         while True:
             whole = [worker for worker in self.workers if worker.ready and not worker.busy]
             fit = [worker for worker in whole if only in (None, worker)]
-            if fit and (len(whole) > 1 or len(self.workers) == 1):
+            if fit and (2 * (len(whole) - 1) >= len(self.workers) or len(self.workers) == 1):
                 worker = dice.choice(fit)
                 worker.busy = True
                 return worker

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import redis
 from redis.asyncio import Redis
@@ -70,7 +71,7 @@ class Lab:
             await asyncio.sleep(0.05)
         self.ledger.odd.append(f"{request_id}: not convicted within {CONVICTED_S:.0f} s")
 
-    async def persist(self, *command: object) -> object:
+    async def persist(self, *command: object) -> Any:
         """A command past all proxies, repeated while Redis is away or full."""
         give_up = time.monotonic() + 60
         while True:

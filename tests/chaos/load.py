@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 
 from tests.chaos.launching import SteppedClock, clean_environment, launch
@@ -45,6 +46,8 @@ class Load:
             self._ledger.sent(words[1], float(words[2]))
         elif words[0] == "heard":
             self._ledger.heard(words[1], float(words[2]), words[3])
+        elif words[0] == "odd":
+            self._ledger.odd.append(" ".join(words[1:]))
         elif words[0] == "end":
             self.ended.set()
 
@@ -52,6 +55,11 @@ class Load:
         """Send nothing new. `ended` is set when all that was sent is answered."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
+
+    def tell(self) -> None:
+        """Let it say on stderr what it waits for."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGUSR1)
 
     async def close(self) -> None:
         """End it at once."""

@@ -46,7 +46,7 @@ class Options:
         words += [f"--lease-s {self.lease_s:g} --old-rev {self.old_rev} --engine {self.engine}"]
         words += [f"--requests {self.requests}"] if self.requests else []
         words += [f"--most-faults {self.most_faults}"] if self.most_faults else []
-        words += ["--only " + ",".join(self.only)] if self.only else []
+        words += [f'--only "{",".join(self.only)}"'] if self.only else []
         words += [] if self.bound else ["--no-bound"]
         return "make chaos ARGS='" + " ".join(words) + "'"
 
@@ -59,8 +59,8 @@ def parse(arguments: list[str] | None = None) -> Options:
     add("--seed", type=int, default=None, help="of the schedule; random, and printed, without it")
     add("--redis", default="7.0", help="6.2, 7.0 or 8.2")
     add("--workers", type=int, default=4)
-    add("--rate", type=float, default=250, help="requests a second that producers aim at")
-    add("--faults-per-s", type=float, default=1.2)
+    add("--rate", type=float, default=None, help="requests a second that producers aim at (250; vllm: 3)")
+    add("--faults-per-s", type=float, default=None, help="default 1.5; vllm: 0.05, kills only")
     add("--fsync", choices=("always", "everysec"), default="always", help="everysec: no kill -9 of Redis")
     add("--lease-s", type=float, default=2)
     add("--only", default="", help="deal these faults only, by name, with commas between")
@@ -78,8 +78,8 @@ def parse(arguments: list[str] | None = None) -> Options:
         seed=seed,
         redis=told.redis,
         workers=told.workers,
-        rate=told.rate,
-        faults_per_s=told.faults_per_s,
+        rate=told.rate or (250 if told.engine == "fake" else 3),
+        faults_per_s=told.faults_per_s or (1.5 if told.engine == "fake" else 0.05),
         fsync=told.fsync,
         lease_s=told.lease_s,
         only=tuple(name for name in told.only.split(",") if name),

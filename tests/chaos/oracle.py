@@ -43,6 +43,7 @@ class Watcher:
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         self.seen: dict[str, int] = {}
+        self.real = lab.options.engine != "fake"
 
     async def run(self) -> None:
         """Look at new results every second, until cancelled."""
@@ -97,13 +98,14 @@ def _judge_one(verdict: Verdict, asked: Asked, body: bytes, result: dict[str, An
             verdict.wrong.add(asked.id)
     elif code == "poison":
         verdict.convicted.add(asked.id)
-    elif result["id"] != asked.id or result["status"] != "succeeded" or not _right(asked.id, result):
+    elif result["id"] != asked.id or result["status"] != "succeeded" or not _right(asked.id, result, watcher.real):
         verdict.wrong.add(asked.id)
 
 
-def _right(request_id: str, result: dict[str, Any]) -> bool:
+def _right(request_id: str, result: dict[str, Any], real: bool) -> bool:
+    """What a real model says nobody knows beforehand; that it read the prompt shows in its tokens."""
     text: str = result["outputs"][0]["text"]
-    return text.startswith(right_text(request_id))
+    return bool(result["usage"]["prompt_tokens"]) if real else text.startswith(right_text(request_id))
 
 
 async def _judge_letters(verdict: Verdict, lab: Lab) -> None:

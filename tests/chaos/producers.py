@@ -4,8 +4,9 @@ It tells what it did on stdout, one line each, times on the monotonic clock, whi
 
     sent <id> <time>
     heard <id> <time> <fingerprint of the result>
+    odd <id> <an error that nobody should have got>
 
-SIGTERM: send nothing new, wait for what is outstanding, say `end`.
+SIGTERM: send nothing new, wait for what is outstanding, say `end`. SIGUSR1: tell on stderr what all wait for.
 """
 
 from __future__ import annotations
@@ -63,13 +64,24 @@ class Producers:
 
     async def run(self) -> None:
         """Produce until stopped, then wait for the last answers."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop.set)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        loop.add_signal_handler(signal.SIGUSR1, tell_where_all_are)
         kinds = [self._generate, self._submit, self._push]
         tasks = [asyncio.create_task(self._go_on(kinds[n % 3])) for n in range(self._orders.at_once)]
         await asyncio.gather(*tasks)
         print("end", flush=True)
         await self._client.close()
         await self._redis.aclose()
+
+    async def _ask(self, ask: Callable[[str], Awaitable[str]], request_id: str) -> str:
+        """Errors that the contract does not allow are told, and then the answer is still wanted."""
+        while True:
+            try:
+                return await ask(request_id)
+            except Exception as error:
+                print("odd", request_id, repr(error), flush=True)
+                await asyncio.sleep(AGAIN_S)
 
     async def _go_on(self, ask: Callable[[str], Awaitable[str]]) -> None:
         pause_s = self._orders.at_once / self._orders.rate
@@ -79,7 +91,7 @@ class Producers:
             self._count += 1
             request_id = f"{self._orders.name}-{ask.__name__[1:]}-{self._count}"
             print("sent", request_id, time.monotonic())
-            heard = await ask(request_id)
+            heard = await self._ask(ask, request_id)
             print("heard", request_id, time.monotonic(), heard, flush=True)
             wait_s = began + pause_s * self._dice.uniform(0.5, 1.5) - time.monotonic()
             await self._sleep(max(0.0, wait_s))
@@ -122,6 +134,12 @@ class Producers:
             with contextlib.suppress(RedisError, OSError):
                 if (body := await self._redis.get(key)) is not None:
                     return fingerprint(json.loads(body))
+
+
+def tell_where_all_are() -> None:
+    """What every task waits for, on stderr: for the case that some wait for ever."""
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -163,6 +163,12 @@ class Proxy:
         for link in list(self.links):
             link.cut()
 
+    def cut_mute(self) -> None:
+        """Drop the connections that were held open and mute."""
+        for link in list(self.links):
+            if link.mute:
+                link.cut()
+
     def silence(self) -> list[Link]:
         """Swallow all that comes on the connections there are, and leave them open. Returns them."""
         links = list(self.links)

@@ -52,7 +52,7 @@ def summary(options: Options, ledger: Ledger, mets: list[Met], verdict: Verdict)
         f"latency of all requests p50 {quantile(took, 0.5):.3f} s, p99 {quantile(took, 0.99):.2f} s, "
         f"max {quantile(took, 1):.2f} s",
         *_slowest(mets, options),
-        *(f"BROKEN: {complaint}" for complaint in verdict.complaints),
+        *(f"BROKEN: {complaint}" for complaint in verdict.complaints[:20]),
         *_named("lost", verdict.lost),
         *_named("answered twice", verdict.doubled),
         *_named("wrong answer", verdict.wrong),

@@ -72,6 +72,8 @@ async def break_things(lab: Lab, injector: Injector) -> None:
         enough = options.most_faults and len(ledger.faults) >= options.most_faults
         if enough or (now - began >= options.seconds and len(ledger.asked) >= options.requests):
             until.set()
+            for proxy in lab.proxies:
+                proxy.cut_mute()
     await injecting
 
 
@@ -88,6 +90,8 @@ async def come_to_rest(lab: Lab) -> None:
     for wait in late:
         wait.cancel()
     if late:
+        for load in lab.loads:
+            load.tell()
         ids = [asked.id for asked in lab.ledger.asked.values() if asked.heard is None]
         places = await Queue(lab.direct, QUEUE).status(ids)
         told = ", ".join(f"{name} {place.state}" for name, place in zip(ids[:8], places, strict=False))

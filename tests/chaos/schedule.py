@@ -31,6 +31,8 @@ def fitting(lab: Lab) -> tuple[list[Fault], list[str]]:
     unknown = set(wanted) - {fault.name for fault in ALL}
     if unknown:
         raise SystemExit(f"no such fault: {', '.join(unknown)}; there are: {', '.join(fault.name for fault in ALL)}")
+    if lab.options.engine != "fake":  # that starts slowly, and dies like any process
+        wanted = wanted or ("worker kill -9", "engine kill -9")
     chosen = [fault for fault in ALL if not wanted or fault.name in wanted]
     skipped = [f"{fault.name}: {why}" for fault in chosen if (why := fault.unfit(lab))]
     return [fault for fault in chosen if not fault.unfit(lab)], skipped

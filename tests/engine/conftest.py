@@ -17,7 +17,10 @@ MAX_MODEL_LEN = 256
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def vllm() -> AsyncIterator[EngineHost]:
     settings = VllmSettings(
-        model=str(smollm2_folder()), max_batch_size=SEATS, options={"max_model_len": str(MAX_MODEL_LEN)}
+        model=str(smollm2_folder()),
+        max_batch_size=SEATS,
+        options={"max_model_len": str(MAX_MODEL_LEN)},
+        grammar_timeout_s=2,
     )
     host = EngineHost("vllm", settings, start_timeout_s=300, hang_s=120)
     info = await host.start()

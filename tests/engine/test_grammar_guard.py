@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from busload_worker.engines.grammar_guard import NO_TRIALS, PATIENCE, GrammarGuard
+from busload_worker.engines.grammar_guard import NO_TIME, NO_TRIALS, PATIENCE, GrammarGuard
 from busload_worker.engines.grammar_lines import Grammar
 
 pytestmark = pytest.mark.engine
@@ -76,7 +76,11 @@ def test_slow_ones_wait_for_quick_ones_and_all_within_a_bound(guard: GrammarGuar
 
 
 def test_what_was_decided_is_remembered(guard: GrammarGuard) -> None:
-    first = guard.problems({0: QUICK, 1: SLOW}, tick=nothing)
+    first = {1: NO_TIME}
+    for _ in range(5):  # on a busy machine the batch's time may end before the trial's
+        first = guard.problems({0: QUICK, 1: SLOW}, tick=nothing)
+        if first[1] != NO_TIME:
+            break
     assert sorted(first) == [1]
     assert "2 s of processor time" in first[1]
     os.kill(guard._process.pid, signal.SIGSTOP)

@@ -18,8 +18,8 @@ from .test_vllm_batch import a_neighbour, a_row, refusals, rows_done, the_end, t
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="session")]
 
-GRAMMARS_S = 20.0
-"""A batch waits for its grammars four times the limit of one, which is 5 s."""
+GRAMMARS_S = 12.0
+"""A batch waits for its grammars six times the limit of one, which is 2 s here."""
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.hostile import fuzz_parser
 from tests.hostile.strategies import (
     CANARY,
     IDS,
@@ -218,3 +219,16 @@ def test_duplicate_keys_are_read_as_redis_reads_them_the_last_one_counts() -> No
     payload = b'{"id":"a","id":"b","prompt":"p","prompt":"q"}'
     assert (parse_request(payload).id, parse_request(payload).prompt) == ("b", "q")
     assert readable_id(payload) == "b"
+
+
+def test_the_fuzzer_runs_without_its_guide_and_ends_in_time(capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert fuzz_parser.main(["--unguided", "--seconds", "0.5"]) == 0
+    assert time.monotonic() - began < 60
+    assert "inputs" in capsys.readouterr().out
+
+
+def test_the_fuzzer_would_find_a_door_that_lets_something_else_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.hostile.fuzz_target.readable_id", lambda payload: payload.decode())
+    with pytest.raises(UnicodeDecodeError):
+        fuzz_parser.main(["--unguided", "--seconds", "0.5"])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.hostile.junk import body
-from tests.queue.steps import board, deliver, ids, later, look, push, states, submit
+from tests.queue.steps import board, bury, deliver, ids, later, look, push, states, submit
 
-from busload_shared.errors import BusloadError
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim
 
@@ -14,12 +13,13 @@ pytestmark = pytest.mark.leaves_keys
 
 
 async def test_a_forged_arrival_makes_no_neighbour_expire(any_queue: Queue) -> None:
-    """A raw request that was not stamped yet is as old as its newer neighbour says, or as it is seen: never older."""
-    now = any_queue.now_ms
+    """A raw request that was not stamped yet is as old as its newer neighbour says, but no more than a second: workers
+    stamp twice in that time."""
+    now = any_queue.now_ms or 0
     await push(any_queue, body("a", ttl_s=60), b"@1.000 0 0  x " + body("x"))
     claim = await board(any_queue, "b1")
     assert claim.seats[0].element.id == "a"
-    assert claim.seats[0].element.arrival_ms == now
+    assert now - 1000 <= claim.seats[0].element.arrival_ms <= now
 
 
 @pytest.mark.parametrize("arrival", ["0.000", "1.000", "99999999999999.000"])
@@ -41,7 +41,8 @@ async def test_a_raw_copy_with_a_deadline_does_not_expire_anothers_request(any_q
 
 
 RETRY = [
-    b"=999999999999999999 ", b"=2000000000 ", b"=0 ", b"=00 ", b"=-1 ", b"=1e9 ", b"= ", b"=", b"=3 =3 =3 ", b"junk", b"",
+    b"=999999999999999999 ", b"=2000000000 ", b"=0 ", b"=00 ", b"=-1 ", b"=1e9 ", b"= ", b"=", b"=3 =3 =3 ",
+    b"junk", b"",
     b"=5 @1.000 0 0  z ", b"@1.000 0 0 ",
 ]  # fmt: skip
 
@@ -77,7 +78,7 @@ async def test_a_batch_whose_record_is_junk_is_taken_back_at_no_cost(any_queue: 
     await submit(q, "a")
     await board(q, "b1", lease=10)
     await q.redis.hset(k.batches, "junk", record)
-    await q.redis.zadd(k.leases, {"junk": 1, "": 2, "no:such:batch": 3})
+    await q.redis.zadd(k.leases, {"junk": 1, "": 2, "no:such:batch": 3, b"\xff": 4})
     later(q, 20)
     await q.reclaim()
     assert ids(await board(q, "b2")) == ["a"]
@@ -109,10 +110,10 @@ async def test_junk_in_the_workers_records_and_counters_hides_no_other(any_queue
 async def test_a_dead_letter_that_is_none_hides_no_other(any_queue: Queue) -> None:
     q, k = any_queue, any_queue.keys
     await q.redis.lpush(k.dead, b"junk", b'{"id":5}', b"\xff")
-    try:
-        await q.dead_letters()
-    except BusloadError as error:
-        assert str(error)
+    await push(q, b"no JSON")
+    await bury(q, await board(q, "b1"))
+    await q.redis.lpush(k.dead, b"[]")
+    assert [letter.payload for letter in await q.dead_letters()] == ["no JSON"]
 
 
 async def test_a_key_of_another_type_under_one_id_hides_no_other_id(any_queue: Queue) -> None:

@@ -24,7 +24,6 @@ WORDS = {
     "worker_name": ["", "a b", "a\nb", "x" * 129, "\x1b[31m"],
     "log_format": ["", "xml"],
     "log_level": ["", "TRACE", "debug"],
-    "kv_overcommit": ["", "maybe", "2"],
     "redis_url": ["", "x", "http://h", "redis://h:port", "redis://h:99999999", "redis://:pass-word@h:x"],
     "ready_file": ["/no/such/folder/ready", "/", "."],
 }

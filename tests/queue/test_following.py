@@ -12,6 +12,7 @@ from redis import exceptions
 from redis.asyncio import Redis
 from redis.asyncio.connection import SSLConnection
 from redis.crc import key_slot
+from tests.queue.actors import Actor, master_reply, slots_reply
 from tests.queue.test_redis_errors import IN_A_SCRIPT
 from tests.waiting import wait_until
 
@@ -20,36 +21,6 @@ from busload_shared.connection import open_redis
 from busload_shared.errors import SettingsInvalid
 
 QUEUE = "busload:test"
-
-
-class Actor:
-    """Answers each command with what `replies` has for it, and +OK else; counts connections."""
-
-    def __init__(self) -> None:
-        self.replies: dict[bytes, bytes] = {}
-        self.connections = 0
-        self.open = 0
-        self.port = 0
-        self.words: list[list[bytes]] = []
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        self.open += 1
-        try:
-            while head := await reader.readline():
-                words = []
-                for _ in range(int(head[1:])):
-                    size = int((await reader.readline())[1:])
-                    words.append((await reader.readexactly(size + 2))[:-2])
-                self.words.append(words)
-                writer.write(self.replies.get(words[0], b"+OK\r\n"))
-        finally:
-            self.open -= 1
-            writer.close()
 
 
 @pytest.fixture
@@ -64,20 +35,6 @@ async def actors() -> AsyncIterator[list[Actor]]:
     await asyncio.sleep(0)  # connections that a failed test left end first
 
 
-def slots(*owned: tuple[int, int, Actor], host: str = "127.0.0.1") -> bytes:
-    """What CLUSTER SLOTS answers."""
-    rows = [
-        f"*3\r\n:{first}\r\n:{last}\r\n*3\r\n${len(host)}\r\n{host}\r\n:{actor.port}\r\n$2\r\nid\r\n"
-        for first, last, actor in owned
-    ]
-    return f"*{len(rows)}\r\n{''.join(rows)}".encode()
-
-
-def master(actor: Actor) -> bytes:
-    """What a sentinel answers."""
-    return b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n" % (len(str(actor.port)), actor.port)
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -90,6 +47,7 @@ def master(actor: Actor) -> bytes:
         "MOVED 866 10.0.0.1:6379",
         "ASK 866 10.0.0.1:6379",
         "LOADING Redis is loading the dataset in memory",
+        "NOREPLICAS Not enough good replicas to write.",
     ],
 )
 async def test_a_connection_to_a_server_that_is_ours_no_longer_is_not_used_again(
@@ -120,11 +78,11 @@ async def test_an_error_of_the_right_server_keeps_its_connection(actors: list[Ac
 
 async def test_idle_connections_to_a_former_master_are_not_used_again(actors: list[Actor]) -> None:
     sentinel, old, new = actors
-    sentinel.replies[b"SENTINEL"] = master(old)
+    sentinel.replies[b"SENTINEL"] = master_reply(old.port)
     redis = open_redis(f"redis+sentinel://127.0.0.1:{sentinel.port}/m")
     await asyncio.gather(*(redis.ping() for _ in range(5)))
     assert (old.connections, old.open) == (5, 5)
-    sentinel.replies[b"SENTINEL"] = master(new)
+    sentinel.replies[b"SENTINEL"] = master_reply(new.port)
     old.replies[b"PING"] = b"-READONLY\r\n"
     with pytest.raises(exceptions.ReadOnlyError):
         await redis.ping()
@@ -136,12 +94,12 @@ async def test_idle_connections_to_a_former_master_are_not_used_again(actors: li
 async def test_the_node_of_the_slot_is_found_behind_a_dead_seed_and_followed(actors: list[Actor]) -> None:
     seed, old, new = actors
     slot = key_slot(QUEUE.encode())
-    seed.replies[b"CLUSTER"] = slots((0, slot - 1, seed), (slot, slot, old), (slot + 1, 16383, seed))
+    seed.replies[b"CLUSTER"] = slots_reply((0, slot - 1, seed), (slot, slot, old), (slot + 1, 16383, seed))
     redis = open_redis(f"redis+cluster://127.0.0.1:1,127.0.0.1:{seed.port}", queue=QUEUE)
     await redis.ping()
     assert old.words[-1] == [b"PING"]
     old.replies[b"PING"] = b"-MOVED 1 10.0.0.1:6379\r\n"
-    seed.replies[b"CLUSTER"] = old.replies[b"CLUSTER"] = slots((0, 16383, new), host="")  # its own host
+    seed.replies[b"CLUSTER"] = old.replies[b"CLUSTER"] = slots_reply((0, 16383, new), host="")  # its own host
     with pytest.raises(exceptions.MovedError):
         await redis.ping()
     await redis.ping()
@@ -150,7 +108,7 @@ async def test_the_node_of_the_slot_is_found_behind_a_dead_seed_and_followed(act
 
 
 async def test_a_slot_nobody_serves_is_said(actors: list[Actor]) -> None:
-    actors[0].replies[b"CLUSTER"] = slots((0, 1, actors[1]))
+    actors[0].replies[b"CLUSTER"] = slots_reply((0, 1, actors[1]))
     redis = open_redis(f"redis+cluster://127.0.0.1:{actors[0].port}", queue=QUEUE)
     with pytest.raises(exceptions.ConnectionError, match="no node serves the queue's slot"):
         await redis.ping()
@@ -165,7 +123,7 @@ async def test_many_that_ask_the_way_at_once_share_one_answer_or_one_failure(act
     failures = await asyncio.gather(*(redis.ping() for _ in range(50)), return_exceptions=True)
     assert {str(failure) for failure in failures} == {"no sentinel knows a master called 'm'"}
     assert sentinel.connections == 1
-    sentinel.replies[b"SENTINEL"] = master(redis_server)
+    sentinel.replies[b"SENTINEL"] = master_reply(redis_server.port)
     await asyncio.gather(*(redis.ping() for _ in range(50)))
     assert sentinel.connections == 2
 
@@ -183,7 +141,7 @@ async def test_a_seed_that_hangs_does_not_hold_up_the_others(
     monkeypatch.setattr(following.random, "sample", lambda known, _: known)
     hanging, sentinel, server = actors
     hanging.replies[b"SENTINEL"] = b""
-    sentinel.replies[b"SENTINEL"] = master(server)
+    sentinel.replies[b"SENTINEL"] = master_reply(server.port)
     redis = open_redis(f"redis+sentinel://127.0.0.1:{hanging.port},127.0.0.1:{sentinel.port}/m")
     async with asyncio.timeout(4):
         await redis.ping()
@@ -193,8 +151,8 @@ async def test_a_seed_that_hangs_does_not_hold_up_the_others(
 
 async def test_a_seed_with_old_news_is_not_asked_for_ever(actors: list[Actor]) -> None:
     stale, fresh, new = actors
-    stale.replies |= {b"SENTINEL": master(stale), b"GET": b"-READONLY\r\n"}
-    fresh.replies[b"SENTINEL"] = master(new)
+    stale.replies |= {b"SENTINEL": master_reply(stale.port), b"GET": b"-READONLY\r\n"}
+    fresh.replies[b"SENTINEL"] = master_reply(new.port)
     new.replies[b"GET"] = b"$4\r\nhere\r\n"
     redis = open_redis(f"redis+sentinel://127.0.0.1:{stale.port},127.0.0.1:{fresh.port}/m")
     found = [await asyncio.gather(redis.get("key"), return_exceptions=True) for _ in range(64)]

@@ -127,7 +127,6 @@ def test_what_redis_repeats_of_a_command_is_not_repeated() -> None:
         ("u:pa55@host:6379", "host:6379"),
         ("redis://[u:pa55@::1/0", "redis://::1/0"),
         ("redis+sentinel://u:pa55@h1:1,h2:2/master/0?sentinel_password=pa55", "redis+sentinel://h1:1,h2:2/master/0"),
-        ("rediss+cluster://u:pa55@h1:1,h2:2", "rediss+cluster://h1:1,h2:2"),
         ("redis+sentinel://h1:1/master?sentinel_password=pa@55", "redis+sentinel://…"),
         ("redis://u:pa?x=55@host/0", "redis://…"),
     ],

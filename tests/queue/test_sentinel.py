@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 import pytest
 from tests.conftest import missing
+from tests.queue.actors import Actor, master_reply
+from tests.queue.desk import Desk, becomes, state
 from tests.queue.load import Load, queue_at, settled, worker_on
 from tests.redis_groups import MASTER, Sentinel, Watched, ask, until
 from tests.redis_servers import WANTED, Server, Servers
 
+import busload.waiting
 from busload import AsyncClient, BusloadUnavailable, RequestUnknown
 
 QUEUE = "busload:test"
@@ -154,3 +158,43 @@ async def test_sentinel_and_master_have_users_and_passwords_of_their_own(guarded
             with pytest.raises(BusloadUnavailable, match="user or password") as refused:
                 await client.queue_info()
             assert not {"r:de", "w@tch", "wr0ng"} & set(str(refused.value).split())
+
+
+@pytest.fixture
+async def sentinel() -> AsyncIterator[Actor]:
+    """Names the master that a test wants."""
+    actor = Actor()
+    listening = await asyncio.start_server(actor.serve, "127.0.0.1", 0)
+    actor.port = listening.sockets[0].getsockname()[1]
+    yield actor
+    listening.close()
+
+
+async def test_a_request_that_the_old_master_acknowledged_and_lost_is_told_and_completed_by_asking_again(
+    any_server: Server, redis_servers: Servers, sentinel: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q21. The new master is a copy from before the request came."""
+    monkeypatch.setattr(busload.waiting, "TICK_S", 0.1)
+    copy = Server(redis_servers.binaries[any_server.version], any_server.version)
+    copy.start()
+    try:
+        sentinel.replies[b"SENTINEL"] = master_reply(any_server.port)
+        async with AsyncClient(f"redis+sentinel://127.0.0.1:{sentinel.port}/m", queue=QUEUE, patience_s=20) as client:
+            waiting = asyncio.create_task(client.generate(id="lost", prompt="p"))
+            async with Desk(any_server.url, QUEUE) as desk:
+                await becomes(lambda: state(client, "lost"), "waiting")
+                await client.submit(id="also", prompt="p")
+                assert await desk.claim() is not None
+            sentinel.replies[b"SENTINEL"] = master_reply(copy.port)
+            any_server.stop()
+            with pytest.raises(RequestUnknown):
+                await waiting
+            async with Desk(copy.url, QUEUE) as desk:
+                again = [asyncio.create_task(client.generate(id=name, prompt="p")) for name in ("lost", "also")]
+                serving = asyncio.create_task(desk.serve())
+                assert [(await task).text for task in again] == ["p!", "p!"]
+                serving.cancel()
+                assert (await desk.queue.info()).counters["succeeded"] == 2
+    finally:
+        copy.remove()
+        any_server.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ HGETALL K:inflight                  worker
 HGET K:inflight b:0                 worker
 HVALS K:inflight                    -
 HSCAN K:inflight 0                  -
-HRANDFIELD K:inflight               -
+HRANDFIELD K:inflight               worker
 HKEYS K:inflight                    worker
 HDEL K:inflight b:0                 worker
 HSET K:inflight b:0 x               worker
@@ -238,6 +239,7 @@ async def test_a_producer_who_runs_a_workers_script_changes_nothing(
         "audit": lambda: queue.audit(grace_ms=1),
         "heartbeat": lambda: queue.farewell("w1"),
         "overdue": queue.overdue,
+        "learn": lambda: queue.learn({"a": (1, 1.0, 1.0)}, kept_share=0.9, most_keys=1, ttl_s=60),
         "expire": lambda: queue.expire({"late": b"{}"}, ttl_s=60),
         "redrive": lambda: queue.redrive(letter("z", body("z"))),
     }
@@ -249,9 +251,9 @@ async def test_a_producer_who_runs_a_workers_script_changes_nothing(
 @pytest.mark.parametrize("role", ["analyst", "producer"])
 async def test_who_lacks_a_right_is_told_whose_work_it_is(guarded: Guarded, role: str) -> None:
     """Of another queue, so that a producer too is refused; and at once, whatever the patience."""
-    async with AsyncClient(guarded.url_for(role), queue="busload:other", patience_s=60) as client:
+    async with AsyncClient(guarded.url_for(role), queue="busload:other", patience_s=30) as client:
         with pytest.raises(BusloadUnavailable, match="this Redis user may not do that: widen its ACL"):
-            await client.submit(prompt="a secret prompt")
+            await asyncio.wait_for(client.submit(prompt="a secret prompt"), 15)
 
 
 async def test_a_workers_own_script_is_bound_by_the_workers_rights(guarded: Guarded) -> None:

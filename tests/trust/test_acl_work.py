@@ -164,9 +164,13 @@ async def every_method_of_a_worker(queue: Queue, producer: Queue) -> None:
     await board(queue, "b5", cap=8)
     await queue.audit(grace_ms=1000)
     await queue.cancels(["a"])
-    if hasattr(queue, "overdue"):
-        late = await queue.overdue()
-        await queue.expire({name: result(name, "expired") for name in late}, ttl_s=60)
+    late = await queue.overdue()
+    await queue.expire({name: result(name, "expired") for name in late}, ttl_s=60)
+    await submit(producer, "g", "h", "i")
+    await queue.peek(8)
+    for name in ("a", "b"):
+        await queue.learn({name: (1, 1.0, 1.0)}, kept_share=0.9, most_keys=1, ttl_s=60)
+    await queue.lengths()
     await queue.results(["a"])
 
 

@@ -131,9 +131,9 @@ def wrong_url(case: str, start_tls: Callable[..., TlsServer], papers: Papers) ->
 async def test_a_producer_is_told_at_once_what_is_wrong(
     start_tls: Callable[..., TlsServer], papers: Papers, case: str, says: str
 ) -> None:
-    async with AsyncClient(wrong_url(case, start_tls, papers), patience_s=600) as client:
+    async with AsyncClient(wrong_url(case, start_tls, papers), patience_s=30) as client:
         with pytest.raises(BusloadUnavailable, match=says) as told:
-            await asyncio.wait_for(client.submit(prompt="p"), 60)
+            await asyncio.wait_for(client.submit(prompt="p"), 15)
     assert PASSWORD not in str(told.value)
 
 

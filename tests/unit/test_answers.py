@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from busload_shared.element import Element
 from busload_shared.replies import Claim, Seat
-from busload_shared.result import Proof, Result
+from busload_shared.request import Request
+from busload_shared.result import BatchInfo, Output, Proof, Result, TokenLogprob, Usage
 from busload_worker.admission import admit, readable_id
-from busload_worker.answers import Ride, delivery, succeeded
+from busload_worker.answers import Ride
 from busload_worker.engines.fake_model import row_done
 from busload_worker.engines.protocol import BatchStarted, RowDone
+from busload_worker.success import succeeded
 
 NOW = 10_000.0
 
@@ -34,7 +41,7 @@ def test_a_good_row_boards_and_its_answer_tells_why_the_batch_left_and_how_long_
     trip.begin(BatchStarted(rows=1, prompt_tokens=1, tokens=5), NOW + 2)
     row = row_done(admission.rows[0], ran_ms=7.0, proof=Proof(spread_ms=0, preemptions=0))
 
-    result = succeeded(trip, *admission.seats[0], row, held_ms=1.5)
+    result = Result.model_validate_json(succeeded(trip, *admission.seats[0], row, held_ms=1.5).result)
 
     assert (result.status, result.worker, result.attempts) == ("succeeded", "w1", 1)
     assert result.metadata == {"k": [1, 2**70]}
@@ -46,17 +53,58 @@ def test_a_good_row_boards_and_its_answer_tells_why_the_batch_left_and_how_long_
     assert (timing.waited_ms, timing.run_ms, timing.held_ms) == (1_002, 7, 1.5)
 
 
-def test_what_is_delivered_reads_back_as_the_same_result() -> None:
-    trip = ride(seat(body()))
-    admission = admit(trip, NOW)
-    result = succeeded(
-        trip, *admission.seats[0], row_done(admission.rows[0], ran_ms=1.0, proof=Proof(spread_ms=0, preemptions=0))
-    )
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+ids = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"]), min_size=1, max_size=20)
+times = st.floats(-1, 1e7)
+logprobs = st.builds(TokenLogprob, token_id=st.integers(0, 9), token=texts, logprob=st.floats(-50, 0), rank=st.none())
+outputs = st.builds(
+    Output,
+    index=st.integers(0, 15),
+    text=texts,
+    finish_reason=st.sampled_from(["stop", "length"]),
+    stop_reason=st.none() | texts | st.integers(),
+    token_ids=st.none() | st.tuples(st.integers(0, 9)),
+    logprobs=st.none() | st.tuples(st.tuples(logprobs)),
+)
+proofs = st.builds(Proof, spread_ms=st.floats(0, 1e3), preemptions=st.integers(0, 3), gap_ms=st.none() | times)
+metadata = st.none() | st.dictionaries(texts, st.none() | texts | st.integers() | st.floats(-1e9, 1e9), max_size=3)
+rows = st.builds(
+    RowDone,
+    index=st.just(0),
+    outputs=st.lists(outputs, max_size=3).map(tuple),
+    usage=st.builds(Usage, prompt_tokens=st.integers(0), completion_tokens=st.integers(0), total_tokens=st.integers(0)),
+    ran_ms=times,
+    proof=st.none() | proofs,
+)
 
-    sent = delivery(trip.claim.seats[0], result)
 
-    assert Result.model_validate_json(sent.result) == result
-    assert (sent.id, sent.status, sent.reply, sent.letter) == ("a", "succeeded", "client", b"")
+@given(row=rows, name=ids, worker=ids, batch=texts, metadata=metadata, held_ms=times, attempts=st.integers(0, 99))
+def test_what_is_delivered_reads_back_as_what_happened_whatever_it_was(
+    row: RowDone, name: str, worker: str, batch: str, metadata: dict[str, Any] | None, held_ms: float, attempts: int
+) -> None:
+    element = Element(9_000, attempts, 0, "client", name, b"")
+    trip = Ride(Claim(batch, NOW, NOW, 3, "full", ()), worker, size=7)
+    trip.begin(BatchStarted(rows=7, prompt_tokens=1, tokens=5), NOW + 2)
+    request = Request(id=name, prompt="x", metadata=metadata)
+
+    sent = succeeded(trip, Seat(4, element, False), request, row, held_ms=held_ms)
+    told = Result.model_validate_json(sent.result)
+
+    assert (sent.position, sent.id, sent.status, sent.reply, sent.letter) == (4, name, "succeeded", "client", b"")
+    assert told.model_fields_set <= set(Result.model_fields)
+    assert (told.id, told.status, told.worker, told.attempts) == (name, "succeeded", worker, attempts + 1)
+    assert (told.outputs, told.usage, told.error, told.metadata) == (row.outputs, row.usage, None, metadata)
+    assert told.batch == BatchInfo(id=batch, size=7, position=4, trigger="full", tokens=5)
+    assert told.timing is not None
+    near = {"rel": 0, "abs": 0.00051}
+    wanted = {"enqueued_ms": 9_000, "claimed_ms": NOW, "started_ms": NOW + 2, "finished_ms": NOW + 2 + row.ran_ms,
+              "waited_ms": NOW + 2 - 9_000, "run_ms": row.ran_ms, "held_ms": held_ms}  # fmt: skip
+    assert told.timing.model_dump(exclude={"proof"}) == pytest.approx(wanted, **near)
+    assert (told.timing.proof is None) == (row.proof is None)
+    if told.timing.proof is not None and row.proof is not None:
+        assert told.timing.proof.holds == row.proof.holds
+        gaps = [told.timing.proof.gap_ms, row.proof.gap_ms]
+        assert gaps == [None, None] or gaps[0] == pytest.approx(gaps[1], **near)
 
 
 def test_a_row_that_died_alone_twice_is_convicted_with_its_evidence() -> None:

@@ -32,7 +32,8 @@ from busload_worker.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
 README, PROTOCOL, INTERNALS = ROOT / "README.md", ROOT / "docs" / "protocol.md", ROOT / "docs" / "internals.md"
-PAGES = [README, PROTOCOL, INTERNALS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+REDIS = ROOT / "docs" / "redis.md"
+PAGES = [README, PROTOCOL, INTERNALS, REDIS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 FOLDERS = ("producer", "shared", "worker", "tests", "ops", "docs")
 
 FORBIDDEN = {

@@ -27,20 +27,11 @@ Start = Callable[..., WorkerProcess]
 BAD = {"engine": "tests.worker.killing_core:KillingCore", "worker_name": "bad", "max_batch_size": 4}
 
 
-async def until_both_know(depot: Depot) -> None:
-    async def both() -> bool:
-        return len((await depot.queue.info()).workers) == 2
-
-    await wait_until(both, what="both workers are on the list")
-    await asyncio.sleep(1.2)  # two heartbeats: each has heard of the other
-
-
 async def test_a_bad_machine_stops_by_itself_and_says_so_and_all_are_answered_by_the_good_one(
     depot: Depot, start_process: Start, request_of: Make
 ) -> None:
-    bad = await start_process(**BAD).ready()
     await start_process(worker_name="good", max_batch_size=4, fake_overhead_ms=200).ready()
-    await until_both_know(depot)
+    bad = await start_process(**BAD).ready()
     names: list[str] = []
     async with asyncio.timeout(60):
         while bad.process.poll() is None:
@@ -100,7 +91,11 @@ async def test_a_killer_is_convicted_by_one_worker_alone_which_goes_on(depot: De
 
 async def test_a_killers_two_lone_deaths_are_on_two_workers_where_there_are_two(depot: Depot, request_of: Make) -> None:
     workers = [await depot.start(worker_name=name) for name in ("one", "two")]
-    await until_both_know(depot)
+
+    async def both_know() -> bool:
+        return len((await depot.queue.info()).workers) == 2 and not any(worker.vitals.alone for worker in workers)
+
+    await wait_until(both_know, what="both know of each other")
     await depot.push(request_of("bad", metadata={"fake": "crash"}))
 
     result = await depot.result("bad", timeout_s=60)

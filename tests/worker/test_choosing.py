@@ -87,7 +87,8 @@ async def test_a_batch_is_no_heavier_than_it_may_be_and_a_heavy_one_is_full_at_o
     await depot.push(*(request_of(f"r{i}", max_tokens=90) for i in range(7)))
 
     await wait_until(lambda: _answered(depot, 6))
-    results = [Result.model_validate_json(found) for found in await depot.queue.results([f"r{i}" for i in range(6)]) if found]
+    found = await depot.queue.results([f"r{i}" for i in range(6)])
+    results = [Result.model_validate_json(one) for one in found if one]
 
     sizes = [len(batch) for batch in batches(results).values()]
     assert sizes == [2, 2, 2], "two of some 95 tokens fit, three do not"

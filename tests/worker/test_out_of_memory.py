@@ -49,7 +49,7 @@ async def test_rows_that_are_too_many_together_are_answered_in_halves_of_one_cla
     await depot.push(*[request_of(f"r{i}", **holds(2)) for i in range(8)])
 
     results = await depot.results(*[f"r{i}" for i in range(8)])
-    await depot.settled()
+    await until_over(worker)
     counters = (await depot.queue.info()).counters
 
     assert {r.status for r in results} == {"succeeded"}
@@ -120,6 +120,13 @@ async def test_a_row_cancelled_while_the_other_half_runs_is_answered_at_once_and
     assert (states, leases) == (["running"] * 3, 1), "all halves are under one lease"
     assert [r.status for r in others] == ["succeeded"] * 3
     assert sizes(others) == [2, 2, 1]
+
+
+async def until_over(worker: Worker) -> None:
+    async def over() -> bool:
+        return worker.vitals.batches_done == 1
+
+    await wait_until(over, what="the batch is over")
 
 
 async def until_split(worker: Worker) -> None:

@@ -13,7 +13,7 @@ from busload_shared.errors import EngineStartFailed
 from busload_shared.result import Proof
 from busload_worker.engines.alarm import alarm
 from busload_worker.engines.vllm_core import parts
-from busload_worker.engines.vllm_memory import Need, check_fits, free_memory_bytes
+from busload_worker.engines.vllm_memory import Need, Room, free_memory_bytes
 from busload_worker.engines.vllm_preflight import Seat
 from busload_worker.engines.vllm_proof import Witness, worst
 from busload_worker.engines.vllm_settings import VllmSettings, check_settings, checked_options, prepare_environment
@@ -67,14 +67,12 @@ def test_an_environment_that_says_nothing_is_silent_and_offline(monkeypatch: pyt
 def test_the_null_block_counts() -> None:
     need = Need(seats=8, max_model_len=200, block_size=128)
     assert (need.blocks, need.blocks_with_null) == (16, 17)
-    assert check_fits(need, blocks=17, overcommit=False) == 16 * 128
-    with pytest.raises(EngineStartFailed, match=r"need 16 KV blocks.*has 15.*BUSLOAD_MAX_BATCH_SIZE=8"):
-        check_fits(need, blocks=16, overcommit=False)
+    assert Room(blocks=16, block_size=128).tokens(need) == 16 * 128
 
 
-def test_an_overcommitted_cache_tells_what_it_holds_however_rows_are_cut_into_blocks() -> None:
+def test_a_small_cache_tells_what_it_holds_however_rows_are_cut_into_blocks() -> None:
     need = Need(seats=8, max_model_len=2000, block_size=16)
-    held = check_fits(need, blocks=101, overcommit=True)
+    held = Room(blocks=100, block_size=16).tokens(need)
     assert held == 92 * 16
     blocks_at_worst = (held + 8 * 15) // 16
     assert blocks_at_worst <= 100
@@ -84,9 +82,9 @@ def test_there_is_some_free_memory() -> None:
     assert free_memory_bytes() > 0
 
 
-def a_seat(index: int, n: int) -> Seat:
+def a_seat(index: int, n: int, tokens: int = 1) -> Seat:
     row = cast("Any", SimpleNamespace(index=index))
-    return Seat(row, str(index), None, cast("Any", SimpleNamespace(n=n, max_tokens=1)), 1)
+    return Seat(row, str(index), None, cast("Any", SimpleNamespace(n=n, max_tokens=tokens)), 1)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +92,25 @@ def a_seat(index: int, n: int) -> Seat:
     [([1, 1, 1, 1], [4]), ([4], [1]), ([3, 2, 2], [1, 2]), ([1, 1, 1, 1, 1], [4, 1]), ([], [])],
 )
 def test_a_batch_is_cut_into_the_fewest_parts_that_have_seats(sequences: list[int], expected: list[int]) -> None:
-    cut = list(parts([a_seat(index, n) for index, n in enumerate(sequences)], at_once=4))
+    room = Room(blocks=1000, block_size=16)
+    cut = list(parts([a_seat(index, n) for index, n in enumerate(sequences)], at_once=4, room=room))
     assert [len(part) for part in cut] == expected
     assert [seat.index for part in cut for seat in part] == list(range(len(sequences)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([(1, 15), (1, 15), (1, 15), (1, 15)], [4]),
+        ([(1, 16), (1, 16), (1, 16)], [2, 1]),  # with its prompt each takes two blocks
+        ([(2, 31), (1, 15), (1, 15)], [1, 2]),
+        ([(1, 1000), (1, 15)], [1, 1]),  # too heavy for all there is: alone
+    ],
+)
+def test_a_batch_is_cut_into_parts_that_the_cache_holds(rows: list[tuple[int, int]], expected: list[int]) -> None:
+    room = Room(blocks=4, block_size=16)
+    seats = [a_seat(index, n, tokens) for index, (n, tokens) in enumerate(rows)]
+    assert [len(part) for part in parts(seats, at_once=8, room=room)] == expected
 
 
 @dataclass

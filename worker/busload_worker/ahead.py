@@ -23,6 +23,10 @@ OTHERS_FIRST_S = 0.005
 """How long a busy worker leaves a waiting batch to idle ones before it claims ahead."""
 
 
+LONGEST_MS, LONGEST_BATCHES = 2000.0, 2.0
+"""A claim ahead goes back after both: so many ms, and so many mean batch times."""
+
+
 class Ahead:
     """At most one claim, under a lease like any other. It goes back when the worker stops or its engine dies."""
 
@@ -50,12 +54,13 @@ class Ahead:
         return claim
 
     async def fetch(self, running: Claim, *, ended: asyncio.Event, stop: asyncio.Event) -> None:
-        """Claim the next batch while this one runs, if a whole one waits already.
+        """Claim the next batch while this one runs, if a whole one waits already for every worker there is.
 
-        Other workers come first: an idle one takes it within a few milliseconds. Beside suspects nothing is claimed:
+        Other workers come first: an idle one takes it within a few milliseconds, and one that is free before us must
+        not find the queue empty while we hold what it could run. Beside suspects nothing is claimed:
         their engine may well die, and what then goes back has lost its turn.
         """
-        if running.depth < self._limit.now or running.trigger == "retry":
+        if running.depth < self._limit.now * max(1, self._vitals.workers) or running.trigger == "retry":
             return
         if not self._vitals.alone:
             with contextlib.suppress(TimeoutError):
@@ -79,11 +84,19 @@ class Ahead:
             self._claim = None
             self._leases.drop(batch)
 
+    def _overstays(self, claim: Claim) -> bool:
+        """Whether the batch that runs takes so long that others should have this one: it may even have hung."""
+        patience_ms = max(LONGEST_MS, LONGEST_BATCHES * (self._vitals.mean_batch_ms or 0.0))
+        return not self._vitals.alone and claim.clock_ms() - claim.now_ms > patience_ms
+
     async def sift(self) -> None:
         """Answer what was cancelled since it was claimed: the batch that runs may take minutes, and whoever cancels
-        need not wait for that."""
+        need not wait for that. And leave it to others when that takes too long."""
         claim = self._claim
         if claim is None:
+            return
+        if self._overstays(claim):
+            await self.give_back()
             return
         wanted = await self._queue.cancels([seat.element.id for seat in claim.seats if seat.element.id])
         if not wanted or self._claim is not claim:

@@ -50,7 +50,6 @@ def _core_settings(settings: Settings) -> VllmSettings:
         model=settings.model or "-",
         max_batch_size=settings.max_batch_size,
         options=settings.vllm,
-        kv_overcommit=settings.kv_overcommit,
     )
 
 

@@ -65,7 +65,7 @@ class Housekeeper:
         """One round. A Redis that is away is logged once, and asked again at the next tick."""
         try:
             record = self._vitals.record(self._settings, pid=os.getpid())
-            self._vitals.alone = await self._queue.heartbeat(record, ttl_s=RECORD_TTL_S) == 1
+            self._vitals.workers = await self._queue.heartbeat(record, ttl_s=RECORD_TTL_S)
             if self._blind:
                 self._sighted()
             await self._queue.stamp()

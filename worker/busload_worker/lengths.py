@@ -27,7 +27,8 @@ PRIOR_SPREAD = 0.5
 """What is taken for an answer of which nothing is known: half its max_tokens, and the deviation of its logarithm."""
 
 PRIOR_COUNT = 2.0
-"""How many answers that guess weighs as much as."""
+PRIOR_FADES = 4.0
+"""How many answers that guess weighs as much as; less once so many were seen, and soon nothing."""
 
 
 class Moments(NamedTuple):
@@ -58,7 +59,9 @@ class Moments(NamedTuple):
     def expect(self, max_tokens: int) -> float:
         """The length to expect from an answer of at most `max_tokens`: a little above the middle."""
         guess = math.log(max(1.0, PRIOR_SHARE * max_tokens))
-        prior = Moments(1.0, guess, guess * guess + PRIOR_SPREAD**2).decayed(PRIOR_COUNT)
+        prior = Moments(1.0, guess, guess * guess + PRIOR_SPREAD**2).decayed(
+            PRIOR_COUNT / (1 + self.count / PRIOR_FADES)
+        )
         known = self.plus(prior)
         mean = known.total / known.count
         deviation = math.sqrt(max(0.0, known.squares / known.count - mean * mean))

@@ -102,9 +102,6 @@ class Settings(BaseSettings):
     vllm: dict[str, JsonValue] = Field(
         default_factory=dict, description="vLLM's own options; in the environment BUSLOAD_VLLM_<OPTION>"
     )
-    kv_overcommit: bool = Field(
-        False, description="start even if the KV cache cannot hold a full batch of the longest rows"
-    )
     worker_name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f\x7f-\x9f]{1,128}$")] = Field(
         default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}",
         description="name in results and logs",

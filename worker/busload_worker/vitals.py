@@ -23,7 +23,7 @@ PACES = 64
 @dataclass(slots=True)
 class Vitals:
     """Mutable, and only ever touched from the worker's event loop. `looked_ms` is Unix ms on the Redis clock,
-    `looked_at` the same moment on the monotonic one. `alone` while no other worker is on the queue."""
+    `looked_at` the same moment on the monotonic one. `workers` is how many are on the queue, 0 while not known."""
 
     state: WorkerState = "starting"
     engine: EngineInfo | None = None
@@ -39,7 +39,7 @@ class Vitals:
     out_of_memory: int = 0
     looked_ms: float | None = None
     looked_at: float | None = None
-    alone: bool = False
+    workers: int = 0
     fit: CurveFit = field(default_factory=CurveFit)
     paces: deque[float] = field(default_factory=lambda: deque(maxlen=PACES))
 
@@ -50,6 +50,11 @@ class Vitals:
     def working(self, *, within_s: float) -> bool:
         """Whether a batch runs, or the queue was looked at within so many seconds."""
         return self.batch is not None or (self.looked_at is not None and time.monotonic() - self.looked_at < within_s)
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other worker is on the queue."""
+        return self.workers == 1
 
     def boarded(self, batch: str, size: int) -> None:
         """A batch is about to run."""

@@ -90,8 +90,8 @@ def _best(ahead: Iterable[Stretch], most_ms: float, gain_ms: float, cost: float)
         gained = sure * (1 - alive) * gain_ms - waited_ms * cost
         if gained > best.gain_ms:
             best = _Wait(gained, elapsed_ms)
-        if elapsed_ms >= most_ms:
-            break
+        if elapsed_ms >= most_ms or waited_ms * cost >= gain_ms - best.gain_ms:
+            break  # no arrival can make up for it any more
     return best
 
 

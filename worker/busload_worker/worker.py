@@ -204,6 +204,7 @@ class Worker:
         claim = run.ride.claim
         run.log(died="stopped by us" if self._out_of_time else why)
         await outbox.flushed()
+        self._leases.drop(claim.batch)  # should Redis not hear of it, the lease runs out meanwhile
         try:
             if blameless or self._out_of_time:
                 rows = await self._queue.hand_back(claim.batch)

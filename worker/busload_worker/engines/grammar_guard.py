@@ -18,10 +18,10 @@ logger = logging.getLogger("busload.engine")
 
 AT_ONCE = max(2, min(8, os.cpu_count() or 2))
 FIRST_S = 0.1
-"""Each gets a short trial first, and ones four times as long while it is too slow, after all others had theirs: slow
+"""Each gets a short trial first, and ones eight times as long while it is too slow, after all others had theirs: slow
 grammars wait for quick ones, not the other way round."""
 MEMORY_BYTES = 1 << 30
-PATIENCE = 4
+PATIENCE = 6
 """A batch waits for its trials this many times the limit of one."""
 _LOADING_S = 60.0
 _LOOK_S = 0.2
@@ -93,7 +93,7 @@ class GrammarGuard:
             for verdict in verdicts:
                 name, cpu_s = running.pop(verdict.number)
                 if verdict.slow and cpu_s < self._timeout_s:
-                    left.append((name, min(4 * cpu_s, self._timeout_s)))
+                    left.append((name, min(8 * cpu_s, self._timeout_s)))
                 else:
                     found[name] = self._too_slow if verdict.slow else verdict.problem
         return found

@@ -17,7 +17,7 @@ from busload_shared.result import Proof
 from .grammar_guard import GrammarGuard
 from .protocol import BatchDone, BatchStarted, EngineInfo, EngineRow, RowDone, RowRefused
 from .vllm_grammars import guard_for, refusals
-from .vllm_memory import Need, check_fits, cpu_kv_bytes, free_memory_bytes, free_what_it_holds
+from .vllm_memory import Need, Room, cpu_kv_bytes, free_memory_bytes, free_what_it_holds
 from .vllm_preflight import Preflight, Seat
 from .vllm_proof import Witness, worst
 from .vllm_ride import Emit, Ride
@@ -42,6 +42,7 @@ class VllmCore:
         self._grammars: GrammarGuard | None = None
         self._witness = Witness()
         self._seats = config.max_batch_size
+        self._room = Room(blocks=0, block_size=1)
 
     @classmethod
     def from_json(cls, config: str) -> VllmCore:
@@ -60,11 +61,7 @@ class VllmCore:
         config = engine.vllm_config
         self._seats = int(config.scheduler_config.max_num_seqs)
         need = Need(self._seats, int(config.model_config.max_model_len), int(config.cache_config.block_size))
-        kv_tokens = check_fits(
-            need,
-            blocks=int(config.cache_config.num_gpu_blocks),
-            overcommit=self._settings.kv_overcommit,
-        )
+        self._room = Room(blocks=int(config.cache_config.num_gpu_blocks) - 1, block_size=need.block_size)
         self._preflight = Preflight(engine, seats=self._seats)
         self._grammars = guard_for(engine, timeout_s=self._settings.grammar_timeout_s)
         self._warm_up()
@@ -73,7 +70,7 @@ class VllmCore:
             model=self._settings.model,
             version=str(vllm.__version__),
             max_model_len=need.max_model_len,
-            kv_tokens=kv_tokens,
+            kv_tokens=self._room.tokens(need),
         )
 
     def close(self) -> None:
@@ -108,7 +105,8 @@ class VllmCore:
         aborted: Callable[[], frozenset[int]],
         tick: Callable[[], None],
     ) -> None:
-        """Rows with n > 1 take n seats; when all need more than there are, the batch rides in parts.
+        """Rows with n > 1 take n seats; when all need more than there are, or more KV cache than there is, the batch
+        rides in parts.
 
         The parts run one after the other, each as one unit: neither is a row refused for its neighbours'
         weight, nor does one board while others ride.
@@ -120,7 +118,7 @@ class VllmCore:
         proofs: list[Proof] = []
         completion_tokens = 0
         try:
-            for part in parts(seats, at_once=self._seats):
+            for part in parts(seats, at_once=self._seats, room=self._room):
                 ride = Ride(self._engine, self._witness, started=started, emit=emit, aborted=aborted, tick=tick)
                 # each was tried and compiles within its time; they do so one after the other
                 ride.run(part, grammar_timeout_s=self._settings.grammar_timeout_s * (1 + len(part)))
@@ -217,16 +215,19 @@ class VllmCore:
         self._witness.forget()
 
 
-def parts(seats: Sequence[Seat], *, at_once: int) -> Iterator[list[Seat]]:
-    """Cut the rows, in order, into as few runs as hold no more sequences than may run at once."""
+def parts(seats: Sequence[Seat], *, at_once: int, room: Room) -> Iterator[list[Seat]]:
+    """Cut the rows, in order, into as few runs as hold no more sequences than may run at once, and no more KV cache
+    than there is however long they get. A row too heavy for all of it rides alone."""
     part: list[Seat] = []
-    taken = 0
+    taken = blocks = 0
     for seat in seats:
-        if part and taken + seat.sequences > at_once:
+        needs = room.blocks_of(seat.prompt_tokens + int(seat.params.max_tokens)) * seat.sequences
+        if part and (taken + seat.sequences > at_once or blocks + needs > room.blocks):
             yield part
-            part, taken = [], 0
+            part, taken, blocks = [], 0, 0
         part.append(seat)
         taken += seat.sequences
+        blocks += needs
     if part:
         yield part
 
@@ -239,9 +240,7 @@ def _make_engine(settings: VllmSettings) -> LLMEngine:
     args = engine_args(settings)
     sized = {"kv_cache_memory_bytes", "gpu_memory_utilization", "num_gpu_blocks_override"} & set(settings.options)
     if current_platform.is_cpu() and not sized:
-        args.kv_cache_memory_bytes = cpu_kv_bytes(
-            args, overcommit=settings.kv_overcommit, free_bytes=free_memory_bytes()
-        )
+        args.kv_cache_memory_bytes = cpu_kv_bytes(args, free_bytes=free_memory_bytes())
     return LLMEngine.from_engine_args(args, usage_context=UsageContext.LLM_CLASS)
 
 

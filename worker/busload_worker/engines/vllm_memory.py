@@ -1,5 +1,4 @@
-"""Whether a full batch fits into the KV cache: vLLM itself finds out when it is too late, and preempts
-rows."""
+"""What fits into the KV cache at once: vLLM itself finds out when it is too late, and preempts rows."""
 
 from __future__ import annotations
 
@@ -57,26 +56,21 @@ def free_what_it_holds(error: BaseException) -> None:
         torch.cuda.empty_cache()
 
 
-def cpu_kv_bytes(args: EngineArgs, *, overcommit: bool, free_bytes: int) -> int:
-    """The KV cache that holds a full batch. Raises EngineStartFailed when that is more than the memory
-    allows.
-
-    `overcommit` gives what the memory allows instead.
-    """
+def cpu_kv_bytes(args: EngineArgs, *, free_bytes: int) -> int:
+    """The KV cache that holds a full batch of the longest rows, or what the memory allows. Raises EngineStartFailed
+    when that does not hold one such row."""
     model = args.create_model_config()
     need = Need(args.max_num_seqs, model.max_model_len, args.block_size or CPU_BLOCK_SIZE)
-    wanted = need.blocks_with_null * need.block_size * token_bytes(model, args)
-    allowed = int(free_bytes * _SHARE)
-    if wanted <= allowed:
-        return wanted
-    if overcommit:
-        return allowed
-    raise EngineStartFailed(
-        f"{need.seats} rows of {need.max_model_len} tokens need a KV cache of {wanted / GIB:.1f} GiB, and "
-        f"{_SHARE:.0%} of the free memory is {allowed / GIB:.1f} GiB; lower BUSLOAD_MAX_BATCH_SIZE={need.seats} "
-        f"or BUSLOAD_VLLM_MAX_MODEL_LEN={need.max_model_len}, or set BUSLOAD_VLLM_KV_CACHE_MEMORY_BYTES and "
-        "BUSLOAD_KV_OVERCOMMIT=true if your batches are never that long"
-    )
+    block_bytes = need.block_size * token_bytes(model, args)
+    wanted, allowed = need.blocks_with_null * block_bytes, int(free_bytes * _SHARE)
+    least = (1 + ceil(need.max_model_len / need.block_size)) * block_bytes
+    if least > allowed:
+        raise EngineStartFailed(
+            f"one row of {need.max_model_len} tokens needs a KV cache of {least / GIB:.1f} GiB, and {_SHARE:.0%} of "
+            f"the free memory is {allowed / GIB:.1f} GiB; lower BUSLOAD_VLLM_MAX_MODEL_LEN={need.max_model_len}, "
+            "or set BUSLOAD_VLLM_KV_CACHE_MEMORY_BYTES"
+        )
+    return min(wanted, allowed)
 
 
 def token_bytes(model: ModelConfig, args: EngineArgs) -> int:
@@ -92,22 +86,22 @@ def token_bytes(model: ModelConfig, args: EngineArgs) -> int:
     return int(parts * model.get_num_layers(parallel) * heads * model.get_head_size() * width)
 
 
-def check_fits(need: Need, *, blocks: int, overcommit: bool) -> int:
-    """How many tokens the loaded cache surely holds, however they are spread over a full batch's rows.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The loaded KV cache: usable blocks, and tokens in a block."""
 
-    Raises EngineStartFailed when a full batch of the longest rows does not fit and that was not asked for.
-    """
-    usable = blocks - 1
-    if need.blocks <= usable:
-        return usable * need.block_size
-    if overcommit:
-        return max(need.block_size, (usable - need.seats) * need.block_size)
-    raise EngineStartFailed(
-        f"{need.seats} rows of {need.max_model_len} tokens need {need.blocks} KV blocks of {need.block_size} "
-        f"tokens, and the cache has {usable}: a full batch would not stay in memory; lower "
-        f"BUSLOAD_MAX_BATCH_SIZE={need.seats} or BUSLOAD_VLLM_MAX_MODEL_LEN={need.max_model_len}, raise "
-        "BUSLOAD_VLLM_KV_CACHE_MEMORY_BYTES, or set BUSLOAD_KV_OVERCOMMIT=true if your batches are never that long"
-    )
+    blocks: int
+    block_size: int
+
+    def blocks_of(self, tokens: int) -> int:
+        """The blocks that one sequence of so many tokens takes."""
+        return ceil(tokens / self.block_size)
+
+    def tokens(self, need: Need) -> int:
+        """How many tokens it surely holds, however they are spread over a batch's rows."""
+        if need.blocks <= self.blocks:
+            return self.blocks * self.block_size
+        return max(self.block_size, (self.blocks - need.seats) * self.block_size)
 
 
 def free_memory_bytes() -> int:

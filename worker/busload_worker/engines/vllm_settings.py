@@ -41,17 +41,11 @@ _DEFAULTS = {
 
 
 class VllmSettings(Message):
-    """What the engine needs to know. `options` go to vLLM's EngineArgs; texts among them are read as JSON.
-
-    `kv_overcommit` starts even if the KV cache cannot hold `max_batch_size` rows of `max_model_len` tokens:
-    batches that long are then put back in part and run twice, which the proof tells and the log calls an
-    error.
-    """
+    """What the engine needs to know. `options` go to vLLM's EngineArgs; texts among them are read as JSON."""
 
     model: Annotated[str, Field(min_length=1)]
     max_batch_size: Annotated[int, Field(ge=1)]
     options: Annotated[dict[str, JsonValue], Field(default_factory=dict)]
-    kv_overcommit: bool = False
     grammar_timeout_s: Annotated[float, Field(gt=0)] = 5.0
     """Processor time that a structured output may need to compile; a slower one is refused alone."""
 

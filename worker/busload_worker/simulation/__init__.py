@@ -5,7 +5,19 @@ from __future__ import annotations
 
 from .arrivals import Arrivals, Backlog, Bursts, ClosedLoop, Mmpp, Poisson, Trace
 from .fleet import simulate
-from .laws import ORACLE, Constant, Exponential, History, Learned, LengthLaw, Lognormal, Mixed, Noisy, bimodal
+from .laws import (
+    ORACLE,
+    Constant,
+    Exponential,
+    History,
+    Learned,
+    LengthLaw,
+    Lognormal,
+    Mixed,
+    Noisy,
+    Predictions,
+    bimodal,
+)
 from .outcome import Outcome
 from .scenario import Order, Release, Scenario, Wait
 
@@ -27,6 +39,7 @@ __all__ = [
     "Order",
     "Outcome",
     "Poisson",
+    "Predictions",
     "Release",
     "Scenario",
     "Trace",

@@ -1,0 +1,182 @@
+"""What the policies gain, by simulation: early release, length order, the learned wait. Seeded; a few minutes.
+
+python ops/bench/simulated.py            all of it
+python ops/bench/simulated.py --quick    a seed and a few scenarios of each, to see that it works
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
+
+import lab
+import waits
+
+from busload_shared.curve import ServiceCurve
+from busload_worker.simulation import ORACLE, Backlog, Lognormal, Noisy, Poisson, Predictions, Scenario, simulate
+
+CURVES = {"GPU-like": waits.GPU, "CPU-like": waits.CPU}
+LENGTHS = Lognormal(74, 1.0)
+"""Median 74 tokens, mean 122, one in a hundred over 750."""
+
+PREDICTIONS: dict[str, Predictions] = {"oracle": ORACLE, "noisy": Noisy(0.5)}
+LOADS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.05)
+SIZE = 32
+
+Item = TypeVar("Item")
+Got = TypeVar("Got")
+
+
+def base(curve: ServiceCurve) -> Scenario:
+    """Saturated: four batches always wait."""
+    return Scenario(curve, Backlog(4 * SIZE), LENGTHS, size=SIZE, prompt_tokens=50, requests=400 * SIZE)
+
+
+def gain_of_order(job: tuple[str, str, int]) -> dict[str, Any]:
+    """Throughput by length order over that by order of arrival, and the longest waits."""
+    curve, predictions, seed = job
+    fifo = replace(base(CURVES[curve]), seed=seed)
+    by_length = simulate(replace(fifo, order="length", predictions=PREDICTIONS[predictions]))
+    plain = simulate(fifo)
+    return {
+        "curve": curve,
+        "predictions": predictions,
+        "seed": seed,
+        "throughput": by_length.per_s / plain.per_s,
+        "p99": by_length.p99_ms / plain.p99_ms,
+        "longest_wait": by_length.longest_wait_ms / plain.longest_wait_ms,
+        "effective": [plain.effective, by_length.effective],
+    }
+
+
+def latency_under_load(job: tuple[str, float, int]) -> dict[str, Any]:
+    """At a share of the capacity by order of arrival: mean and p99 by early release and by length order."""
+    curve, load, seed = job
+    saturated = replace(base(CURVES[curve]), seed=seed)
+    open_loop = replace(saturated, arrivals=Poisson(load * simulate(saturated).per_s), requests=10_000)
+    textbook = simulate(replace(open_loop, release="batch"))
+    fifo = simulate(open_loop)
+    found: dict[str, Any] = {
+        "curve": curve,
+        "load": load,
+        "seed": seed,
+        "release": fifo.mean_ms / textbook.mean_ms,
+        "release_throughput": fifo.per_s / textbook.per_s,
+    }
+    for name, predictions in PREDICTIONS.items():
+        outcome = simulate(replace(open_loop, order="length", predictions=predictions))
+        found[name] = {"mean": outcome.mean_ms / fifo.mean_ms, "p99": outcome.p99_ms / fifo.p99_ms}
+    return found
+
+
+def wait_against_fixed(job: tuple[str, Scenario]) -> dict[str, Any]:
+    """The learned wait's mean latency over that of the best fixed wait of this very scenario, found in hindsight."""
+    name, scenario = job
+    one_ms = waits.one_ms(scenario.curve, scenario.lengths)
+    seeds = [replace(scenario, seed=scenario.seed + i) for i in range(waits.SEEDS)]
+    fixed = {w: sum(simulate(replace(s, wait_ms=w * one_ms)).mean_ms for s in seeds) for w in waits.WAITS}
+    auto = sum(simulate(replace(s, wait_ms="auto")).mean_ms for s in seeds)
+    best = min(fixed, key=lambda wait: fixed[wait])
+    return {
+        "name": name,
+        "auto": auto / fixed[best],
+        "best_wait": best,
+        "fixed": {str(wait): mean / fixed[best] for wait, mean in fixed.items()},
+    }
+
+
+def report_order(found: Sequence[dict[str, Any]]) -> None:
+    """Ratios at a backlog of four batches."""
+    print(f"\nLength order by order of arrival, backlog of {4 * SIZE}, batches of {SIZE}, lognormal lengths")
+    for curve in CURVES:
+        for predictions in PREDICTIONS:
+            rows = [row for row in found if (row["curve"], row["predictions"]) == (curve, predictions)]
+            lab.show(f"{curve}, {predictions}: throughput", [row["throughput"] for row in rows], "x")
+            lab.show(f"{curve}, {predictions}: p99", [row["p99"] for row in rows], "x")
+
+
+def report_latency(found: Sequence[dict[str, Any]]) -> None:
+    """A table of ratios by load."""
+    print("\nMean latency by load: early release by textbook; then length order by order of arrival, mean (p99)")
+    for curve in CURVES:
+        print(f"  {curve:<10} load  release   oracle          noisy")
+        for load in sorted({row["load"] for row in found}):
+            rows = [row for row in found if (row["curve"], row["load"]) == (curve, load)]
+            cells = [f"{geometric([r[p]['mean'] for r in rows]):.3f} ({geometric([r[p]['p99'] for r in rows]):.2f})"
+                     for p in PREDICTIONS]  # fmt: skip
+            print(f"  {'':<10} {load:.2f}  {geometric([r['release'] for r in rows]):.3f}     {'   '.join(cells)}")
+    worst = max(row[p]["mean"] for row in found for p in PREDICTIONS)
+    print(f"  worst mean of length order in any run: {worst:.3f} of order of arrival")
+
+
+def report_waits(suite: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Worst and mean, and what the best single fixed wait would have done."""
+    ratios = [row["auto"] for row in found]
+    singles = {wait: [row["fixed"][str(wait)] for row in found] for wait in waits.WAITS}
+    single = min(singles, key=lambda wait: geometric(singles[wait]))
+    summary = {
+        "scenarios": len(found),
+        "worst": max(ratios),
+        "geometric_mean": geometric(ratios),
+        "no_wait": {"worst": max(singles[0.0]), "geometric_mean": geometric(singles[0.0])},
+        "best_single": {"wait": single, "worst": max(singles[single]), "geometric_mean": geometric(singles[single])},
+    }
+    print(f"\nMean latency by the best fixed wait of each scenario in hindsight, {suite}, {len(found)} scenarios")
+    print(f"  {'':<34} geometric mean   worst")
+    print(f"  {'learned wait':<34} {summary['geometric_mean']:>14.3f}   {summary['worst']:.3f}")
+    for name, label in (("no_wait", "no wait"), ("best_single", f"one wait for all, {single:.2f} of a run of one")):
+        print(f"  {label:<34} {summary[name]['geometric_mean']:>14.3f}   {summary[name]['worst']:.3f}")
+    for row in sorted(found, key=lambda row: -row["auto"])[:3]:
+        print(f"    {row['auto']:.3f}  {row['name']}")
+    return summary
+
+
+def geometric(values: Iterable[float]) -> float:
+    """The geometric mean."""
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
+
+
+def over(pool: Any, label: str, work: Callable[[Item], Got], items: Sequence[Item]) -> list[Got]:
+    """Do them all, and say how far it is."""
+    began, got = time.monotonic(), []
+    for done, result in enumerate(pool.imap(work, items), start=1):
+        got.append(result)
+        print(f"\r  {label}: {done} of {len(items)}, {time.monotonic() - began:.0f} s ", end="", flush=True)
+    print()
+    return got
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a seed and a few scenarios")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds of each ratio")
+    quick, seeds = (args := parser.parse_args()).quick, range(1, 2 if args.quick else args.seeds + 1)
+    suites = {
+        "tuned": list(waits.tuned())[:: 25 if quick else 1],
+        "held out": list(waits.held_out())[:: 20 if quick else 1],
+    }
+    orders = [(curve, predictions, seed) for curve in CURVES for predictions in PREDICTIONS for seed in seeds]
+    loads = [(curve, load, seed) for curve in CURVES for load in LOADS for seed in seeds]
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        order = over(pool, "length order", gain_of_order, orders)
+        latency = over(pool, "latency under load", latency_under_load, loads)
+        waited = {
+            name: over(pool, f"learned wait, {name}", wait_against_fixed, suite) for name, suite in suites.items()
+        }
+    report_order(order)
+    report_latency(latency)
+    figures: dict[str, Any] = {"order": order, "latency": latency, "waits": {}}
+    for name, found in waited.items():
+        figures["waits"][name] = {"summary": report_waits(name, found), "scenarios": found}
+    curves = {name: curve.model_dump() for name, curve in CURVES.items()}
+    lab.write("simulated", {"curves": curves, "lengths": asdict(LENGTHS), "seeds": list(seeds), **figures})
+
+
+if __name__ == "__main__":
+    main()
