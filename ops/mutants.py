@@ -62,7 +62,7 @@ class Ran(NamedTuple):
     @property
     def failed(self) -> list[str]:
         """Names of the tests that failed."""
-        return re.findall(r"^(?:FAILED|ERROR) \S*?::(\S+)", self.said, re.MULTILINE)
+        return re.findall(r"^(?:FAILED|ERROR) \S*?::(.+?)(?: - .*)?$", self.said, re.MULTILINE)
 
 
 def read_mutants(path: Path) -> list[Mutant]:

@@ -183,26 +183,29 @@ class Waiting:
             await self._inbox.unwatch(left - self._futures.keys())
 
     async def _look(self, request_ids: list[str]) -> None:
-        asked = []
+        asked: dict[str, frozenset[asyncio.Future[Result]]] = {}
         for request_id in request_ids:
             if request_id in self._sending:
                 self._asked_for.add(request_id)
             elif request_id in self._futures:
-                asked.append(request_id)
+                asked[request_id] = frozenset(self._futures[request_id])
         if not asked:
             return
-        for request_id, status in zip(asked, await statuses(self._queue, asked), strict=True):
-            self._settle(request_id, status)
+        for request_id, status in zip(asked, await statuses(self._queue, list(asked)), strict=True):
+            self._settle(request_id, status, asked[request_id])
         await self._inbox.watch([i for i in asked if i in self._futures and i not in self._own])
 
-    def _settle(self, request_id: str, status: RequestStatus | BusloadError) -> None:
+    def _settle(
+        self, request_id: str, status: RequestStatus | BusloadError, asked: Set[asyncio.Future[Result]]
+    ) -> None:
+        """`asked` are those that waited when the question was put: who came since may have sent the id since."""
         if isinstance(status, BusloadError):
             self._fail(request_id, status)
         elif status.result is not None:
             self._deliver(status.result)
         elif error := no_result(request_id, status.state):
             patient = self._patient if status.state == "unknown" else frozenset()
-            self._fail(request_id, error, spare=patient)
+            self._fail(request_id, error, spare=patient | (self._futures.get(request_id, set()) - asked))
 
     def _deliver(self, result: Result) -> None:
         request_id = result.id

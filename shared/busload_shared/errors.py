@@ -64,11 +64,11 @@ class NotReplicated(BusloadUnavailable):
     """The caller must submit again with the same id: the master has it, but a failover now would lose it."""
 
     @classmethod
-    def lagging(cls, *, have: int, want: int, timeout_ms: int) -> NotReplicated:
+    def lagging(cls, *, have: int, want: int, timeout_ms: int, cure: str) -> NotReplicated:
         """For a write that `have` of `want` replicas have."""
         return cls(
-            f"accepted by the master, but only {have} of {want} replicas had it within {timeout_ms} ms: submit again "
-            "with the same id, and see to the replicas"
+            f"accepted by the master, but only {have} of {want} replicas had it within {timeout_ms} ms: {cure}, and "
+            "see to the replicas"
         )
 
 

@@ -21,6 +21,9 @@ SILENCE_S = 5.0
 """After this long without a message the connection is asked whether it lives; after as long again it is dead."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
+_BROKEN = (RedisError, OSError, AttributeError)
+"""AttributeError: redis-py writes to a connection that another task has closed meanwhile."""
+
 _RESULTS = TypeAdapter(list[Result])
 _RESULTS_AND_IDS = TypeAdapter(list[Result | str])
 
@@ -76,8 +79,8 @@ class Inbox:
                 while True:
                     for event in self._read(await self._next_reply(connection)):
                         yield event
-            except (RedisError, OSError) as error:
-                lost = Lost(error)
+            except _BROKEN as error:
+                lost = Lost(ConnectionError(repr(error)) if isinstance(error, AttributeError) else error)
             finally:
                 self._connection, self._listening = None, False
                 await _close(connection)
@@ -109,7 +112,7 @@ class Inbox:
         connection = self._connection
         if not ids or connection is None or not connection.is_connected:
             return  # the next subscription has them
-        with suppress(RedisError, OSError):  # the reader finds it broken too, and subscribes anew
+        with suppress(*_BROKEN):  # the reader finds it broken too, and subscribes anew
             await connection.send_command(command, *map(self._channel, ids))
 
     def _channel(self, request_id: str) -> bytes:

@@ -17,7 +17,9 @@ from .errors import NotReplicated, SettingsInvalid
 from .queue import Queue
 from .scripts import Script
 
-_CONFIRMED = ("submit", "deliver")
+_CURES = {"submit": "submit again with the same id", "deliver": "it is delivered again until they have it"}
+"""The scripts that replicas must confirm, and what follows when they do not."""
+
 _MARK_MS = 3_600_000
 _LONGEST_WAIT_MS = int(READ_TIMEOUT_S * 1000) - 1000
 
@@ -50,9 +52,8 @@ class ReplicatedQueue(Queue):
 
     def __init__(self, redis: Redis, name: str, *, patience_s: float, copies: Copies) -> None:
         super().__init__(redis, name, patience_s=patience_s)
-        confirming = _Confirming(redis, self.keys.replicated, copies)
-        for script in _CONFIRMED:
-            self._scripts[script] = Script(confirming, script)
+        for script, cure in _CURES.items():
+            self._scripts[script] = Script(_Confirming(redis, self.keys.replicated, copies, cure), script)
 
 
 class _Confirming(Redis):
@@ -63,10 +64,11 @@ class _Confirming(Redis):
     maxmemory allows.
     """
 
-    def __init__(self, redis: Redis, mark: str, copies: Copies) -> None:
+    def __init__(self, redis: Redis, mark: str, copies: Copies, cure: str) -> None:
         super().__init__(connection_pool=redis.connection_pool)
         self._mark = mark
         self._copies = copies
+        self._cure = cure
 
     async def evalsha(self, *call: Any) -> Any:
         pool = self.connection_pool
@@ -79,7 +81,8 @@ class _Confirming(Redis):
         finally:
             await pool.release(connection)
         if copies < self._copies.replicas:
-            raise NotReplicated.lagging(have=copies, want=self._copies.replicas, timeout_ms=self._copies.timeout_ms)
+            want, timeout_ms = self._copies.replicas, self._copies.timeout_ms
+            raise NotReplicated.lagging(have=copies, want=want, timeout_ms=timeout_ms, cure=self._cure)
         return reply
 
     async def _run(self, connection: AbstractConnection, call: tuple[Any, ...]) -> tuple[Any, int]:

@@ -134,3 +134,25 @@ async def test_any_text_as_a_state_is_a_state(any_queue: Queue, state: bytes) ->
     assert (await states(q, "a", "b"))[1] == "waiting"
     await submit(q, "a")
     assert "b" in ids(await board(q, "b1"))
+
+
+async def test_junk_among_the_ranked_boards_like_any_other(any_queue: Queue) -> None:
+    q, k = any_queue, any_queue.keys
+    junk = {"junk": float("-inf"), b"\xff": float("inf"), "": 0, b"@9.9 0 0  r " + body("r"): 1e308, b"=3 x": -1e308}
+    await q.redis.zadd(k.ranked, junk)
+    await submit(q, "a")
+    seen = [seat for number in range(3) for seat in (await board(q, f"b{number}", cap=2)).seats]
+    assert {"a", "r"} <= {seat.element.id for seat in seen}
+    assert sorted(seat.element.payload for seat in seen if not seat.element.id) == [b"", b"=3 x", b"junk", b"\xff"]
+
+
+async def test_junk_among_deadlines_and_lengths_is_passed_over(any_queue: Queue) -> None:
+    q, k = any_queue, any_queue.keys
+    await submit(q, "a")
+    await q.redis.zadd(k.deadlines, {b"\xff": float("-inf"), "": 1, "no such id": 2, "x" * 100_000: 3, "a": 4})
+    assert "a" in await q.overdue()
+    answers = {name: b"{}" for name in await q.overdue()}
+    assert await q.expire(answers, ttl_s=60) == 1
+    assert await q.overdue() == []
+    await q.redis.hset(k.lengths, mapping={b"\xff": b"junk", "a": "1 2", "b": "nan inf -inf", "c": "9" * 5000})
+    await q.lengths()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 from zlib import crc32
 
+import pytest
 from tests.hostile.junk import ODD, READABLE, UNREADABLE, body
 from tests.waiting import wait_until
 from tests.worker.conftest import QUEUE, Depot
@@ -51,9 +52,27 @@ async def check_good(depot: Depot, names: list[str]) -> None:
         assert result.text.startswith(echo(name))
 
 
-async def test_every_hostile_element_is_told_and_every_good_one_among_them_answered(depot: Depot) -> None:
-    worker = await depot.start(max_batch_size=16)
-    good = await fire(depot, ALL, good="good")
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {"max_batch_size": 16},
+    "by length": {"max_batch_size": 16, "order": "length"},
+    "by weight": {"max_batch_size": 16, "max_batch_tokens": 60},
+    "all at once": {"max_batch_size": 16, "release": "batch"},
+    "one by one": {"max_batch_size": 1},
+    "a wait of its own": {"max_batch_size": 16, "max_wait_ms": "auto"},
+}
+"""The ways in which a worker may form and release its batches."""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("backlog", [False, True])
+async def test_every_hostile_element_is_told_and_every_good_one_among_them_answered(
+    depot: Depot, shape: str, backlog: bool
+) -> None:
+    if backlog:
+        good = await fire(depot, ALL, good="good")
+    worker = await depot.start(**SHAPES[shape])
+    if not backlog:
+        good = await fire(depot, ALL, good="good")
 
     await check_good(depot, good)
     for what, junk in READABLE.items():

@@ -104,7 +104,8 @@ async def test_an_answer_that_no_replica_has_is_kept_and_delivered_again(pair: t
         assert (await client.generate(id="a", prompt="p")).status == "succeeded"
 
         async def kept() -> bool:
-            return bool(worker.lines("results kept, not delivered: accepted by the master, but only 0 of 1"))
+            lines = worker.lines("results kept, not delivered: accepted by the master, but only 0 of 1")
+            return any("delivered again until they have it" in line["message"] for line in lines)
 
         await wait_until(kept, what="the worker notices")
         replica.resume()

@@ -26,7 +26,7 @@ def test_no_two_mutants_are_the_same() -> None:
 
 
 def test_a_failed_test_is_named_and_a_passed_run_is_none() -> None:
-    assert verdict(Ran(1, "x\nFAILED tests/a/test_b.py::test_c[7.0] - assert 1\n1 failed", 1.0)) == "test_c[7.0]"
+    assert verdict(Ran(1, "x\nFAILED tests/a/test_b.py::test_c[a b] - assert 1\n1 failed", 1.0)) == "test_c[a b]"
     assert verdict(Ran(0, "1 passed", 1.0)) == ""
 
 

@@ -102,7 +102,9 @@ def test_nobody_waits_for_one_who_would_cost_the_others_more_than_a_batch_of_its
 
 
 def test_few_arrivals_prove_nothing() -> None:
-    assert not decide(clumped(clumps=1)).wait
+    hazards = clumped(clumps=1)
+    hazards.observe([60_000.0], None)
+    assert not decide(hazards).wait
     assert decide(clumped(clumps=10)).wait
 
 
@@ -134,12 +136,21 @@ def test_every_decision_is_bounded_and_says_why(
         assert cap_ms is None or decision.look_in_ms <= cap_ms
 
 
-def test_rows_that_were_told_of_count_once() -> None:
+def test_rows_that_came_back_to_the_queue_do_not_count_again() -> None:
     once, twice = Hazards(), Hazards()
-    for hazards, calls in ((once, [[0, 10, 20, 30, 40]]), (twice, [[0, 10, 20], [0, 10, 20, 30], [20, 30, 40]])):
+    for hazards, calls in ((once, [[0, 10, 20, 30, 40]]), (twice, [[0, 10, 20], [0, 10], [10, 30], [40], [30]])):
         for call in calls:
             hazards.observe(call, None)
     assert once.table("arrival") == twice.table("arrival")
+
+
+def test_rows_that_came_at_the_same_moment_are_learned_even_if_one_left_without_the_others() -> None:
+    """A client's bulk has one stamp. Who only saw that the first was alone would let it go alone for ever."""
+    hazards = Hazards()
+    for i in range(40):
+        hazards.observe([10_000.0 * i], None)
+        hazards.observe([10_000.0 * i] * 5, None)
+    assert decide(hazards).wait
 
 
 def test_a_batch_s_end_parts_the_gap_it_falls_into() -> None:

@@ -16,9 +16,9 @@ from tests.worker_process import WorkerProcess
 from busload_shared.element import Element
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim, Seat
-from busload_shared.result import Trigger
+from busload_shared.result import Status
 from busload_worker.engines.host import EngineHost
-from busload_worker.standing import LONE_DEATHS_UNTIL_OURS_COUNT_AGAIN, REMEMBERED, Standing
+from busload_worker.standing import ASKED_AT_ONCE, LONE_DEATHS_UNTIL_OURS_COUNT_AGAIN, REMEMBERED, Standing
 
 from .hosts import until
 
@@ -60,7 +60,7 @@ async def test_a_bad_machine_that_is_alone_leaves_the_requests_to_whoever_comes(
 ) -> None:
     names = [f"r{i}" for i in range(24)]
     await depot.push(*[request_of(name) for name in names])
-    bad = start_process(**BAD, bad_machine_after=2)
+    bad = start_process(**BAD, bad_machine_after=1)
 
     assert await bad.ended(timeout_s=60) == 5
     left = await depot.queue.info()
@@ -134,44 +134,95 @@ async def test_a_lone_death_that_is_no_evidence_is_an_attempt_only(any_queue: Qu
     assert seen == [(0, 0), (1, 0), (2, 1)]
 
 
-def a_claim(trigger: Trigger = "full") -> Claim:
-    return Claim("b", 0.0, 0.0, 0, trigger, (Seat(0, Element(0.0, 0, 0, "", "a", b"{}"), False),))
+def a_claim(*names: str, lone_deaths: int = 0) -> Claim:
+    seats = (Seat(i, Element(0.0, 0, lone_deaths, "", name, b"{}"), False) for i, name in enumerate(names))
+    return Claim("b", 0.0, 0.0, 0, "full", tuple(seats))
 
 
-def test_fresh_batches_that_die_in_a_row_speak_against_the_machine() -> None:
+def test_dead_batches_that_others_answer_well_speak_against_the_machine() -> None:
     standing = Standing(bad_after=3)
-    for _ in range(2):
-        standing.died(a_claim())
-        for _ in range(20):
-            standing.died(a_claim("retry"))
-    assert not standing.broken, "suspects do not count"
-    standing.survived()
-    standing.died(a_claim("timeout"))
+    for turn in ("a", "b"):
+        standing.died(a_claim(f"{turn}1", f"{turn}2"))
+        standing.died(a_claim(f"{turn}1"))
+        standing.became({f"{turn}1": "succeeded"})
+        standing.became({f"{turn}2": "succeeded"})
+    assert standing.asked() == []
     standing.died(None)
-    assert not standing.broken, "a batch that ran well cleared it"
-    standing.died(a_claim())
+    assert standing.broken, "two batches, though one's half died as well; and one death with no batch at all"
+    assert "3 batches that other workers answered" in standing.verdict()
+
+
+def test_what_ran_well_here_since_clears_the_machine() -> None:
+    standing = Standing(bad_after=2)
+    standing.died(a_claim("a"))
+    standing.became({"a": "succeeded"})
+    standing.died(a_claim("b"))
+    standing.survived()
+    standing.became({"b": "succeeded"})
+    standing.died(a_claim("c"))
+    standing.became({"c": "succeeded"})
+    assert not standing.broken
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "expired"])
+def test_a_batch_with_one_that_may_have_been_the_killer_says_nothing(status: Status) -> None:
+    standing = Standing(bad_after=1)
+    standing.died(a_claim("a", "b"))
+    standing.became({"a": "succeeded"})
+    assert not standing.broken, "the other is not answered yet"
+    standing.became({"b": status})
+    assert not standing.broken
+    assert standing.asked() == []
+
+
+def test_requests_that_die_alone_one_after_the_other_speak_against_the_machine_without_any_other_worker() -> None:
+    standing = Standing(bad_after=2)
+    for number in range(5):
+        standing.died(a_claim(f"r{number}"))
+        standing.died(a_claim(f"r{number}", lone_deaths=1))
+        standing.died(a_claim(f"s{number}", lone_deaths=1))
+    assert not standing.broken, "a second lone death is a killer's as well as a machine's"
+    standing.died(a_claim("r5"))
     assert standing.broken
-    assert "3 fresh batches" in standing.verdict()
+    assert "6 requests died alone" in standing.verdict()
 
 
 def test_none_is_ever_bad_where_the_setting_is_0() -> None:
     standing = Standing(bad_after=0)
-    for _ in range(1000):
-        standing.died(a_claim())
+    for number in range(1000):
+        standing.died(a_claim(f"r{number}"))
+        standing.died(None)
     assert not standing.broken
+
+
+def counted(standing: Standing, name: str, *, alone: bool) -> bool:
+    claim = a_claim(name)
+    evidence = standing.counts(claim, alone=alone)
+    standing.died(claim)
+    return evidence
 
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_workers_lone_deaths_of_one_request_count_once_while_others_may_take_it(alone: bool) -> None:
     standing = Standing(bad_after=3)
-    counted = [standing.counts(["a"], alone=alone) for _ in range(LONE_DEATHS_UNTIL_OURS_COUNT_AGAIN)]
-    assert counted == ([True] * 4 if alone else [True, False, False, True])
-    assert standing.counts(["b"], alone=alone), "each request for itself"
+    deaths = [counted(standing, "a", alone=alone) for _ in range(LONE_DEATHS_UNTIL_OURS_COUNT_AGAIN)]
+    assert deaths == ([True] * 4 if alone else [True, False, False, True])
+    assert counted(standing, "b", alone=alone), "each request for itself"
 
 
-def test_what_is_remembered_of_lone_deaths_is_bounded() -> None:
+def test_a_worker_that_is_alone_is_not_believed_twice_once_several_requests_died_alone_in_a_row() -> None:
     standing = Standing(bad_after=3)
+    assert [counted(standing, name, alone=True) for name in "aabb"] == [True] * 4
+    assert [counted(standing, "c", alone=True) for _ in range(2)] == [True, False]
+    standing.survived()
+    assert counted(standing, "c", alone=True)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    standing = Standing(bad_after=100_000)
     for number in range(3 * REMEMBERED):
-        standing.counts([f"r{number}"], alone=False)
-    assert len(standing._lone_deaths) == REMEMBERED
-    assert not standing.counts([f"r{3 * REMEMBERED - 1}"], alone=False)
+        assert standing.counts(a_claim(f"r{number}"), alone=False)
+        standing.died(a_claim(f"r{number}", lone_deaths=1))
+    assert len(standing._lone_deaths) == len(standing._open) == REMEMBERED
+    assert not standing.counts(a_claim(f"r{3 * REMEMBERED - 1}"), alone=False)
+    assert len(standing.asked()) == ASKED_AT_ONCE

@@ -102,8 +102,9 @@ class Hazards:
     def observe(self, arrivals_ms: Sequence[float], completion_ms: float | None, *, gapless: bool = True) -> None:
         """Learn from when rows came, on the Redis clock: those of a claim, or all that were looked at for it.
 
-        Rows that an earlier call told of count once. `completion_ms` is when this worker's last batch ended, on the
-        same clock. `gapless` is false where others may have claimed rows between the last call's and these.
+        Tell each row once; one older than what was told before came back to the queue and does not count again.
+        `completion_ms` is when this worker's last batch ended, on the same clock. `gapless` is false where others may
+        have claimed rows between the last call's and these.
         """
         known = self._newest_ms
         if completion_ms is not None and completion_ms > max([known, *self._completions[-1:]]):
@@ -111,7 +112,7 @@ class Hazards:
         if not gapless:
             self._last = None
         for arrival in sorted(arrivals_ms):
-            if arrival > known:
+            if arrival >= known:
                 self._arrived(arrival)
 
     def _arrived(self, arrival: float) -> None:

@@ -30,6 +30,7 @@ from .running import BatchRun
 from .settings import Settings
 from .standing import Standing
 from .unwanted import stop_unwanted
+from .victims import follow
 from .vitals import Vitals
 from .weight import BatchLimit
 
@@ -194,7 +195,10 @@ class Worker:
         if self._stop.is_set():
             return
         self._standing.died(None if absent else run.ride.claim)
-        if self._standing.broken:
+        self._judge()
+
+    def _judge(self) -> None:
+        if self._standing.broken and not self._stop.is_set():
             self.broken, self.vitals.state = True, "broken"
             logger.error(self._standing.verdict(), extra=fields(worker=self._settings.worker_name))
             self._stop.set()
@@ -209,7 +213,7 @@ class Worker:
             if blameless or self._out_of_time:
                 rows = await self._queue.hand_back(claim.batch)
             else:
-                evidence = self._standing.counts([seat.element.id for seat in claim.seats], alone=self.vitals.alone)
+                evidence = self._standing.counts(claim, alone=self.vitals.alone)
                 rows = await self._queue.release(claim.batch, evidence=evidence)
             logger.info("rows go back to the queue", extra=fields(batch=claim.batch, rows=rows))
         except BusloadUnavailable as error:
@@ -227,6 +231,9 @@ class Worker:
     async def _abort_unwanted(self) -> None:
         await stop_unwanted(self._queue, self._keeper.engine, lambda: self._run)
         await self._ahead.sift()
+        await follow(self._queue, self._standing)
+        if self._run is None:  # a batch that runs may yet run well
+            self._judge()
 
     def _lease_lost(self, batch: str) -> None:
         run = self._run if self._run is not None and self._run.ride.claim.batch == batch else None

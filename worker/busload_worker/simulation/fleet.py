@@ -41,6 +41,7 @@ class _Worker:
         self.hazards = Hazards()
         self.began_ms = 0.0
         self.completed_ms: float | None = None
+        self.seen = -1
         self.jobs: list[Job] = []
 
 
@@ -139,8 +140,9 @@ class Fleet:
         picked = self._pick(window, now)
         if s.wait_ms == "auto":
             seen = window if s.order == "length" else [window[i] for i in picked]
-            alone = s.workers == 1
-            worker.hazards.observe([job.waiter.arrival_ms for job in seen], worker.completed_ms, gapless=alone)
+            new = [job.waiter.arrival_ms for job in seen if job.number > worker.seen]
+            worker.seen = max(worker.seen, seen[-1].number)
+            worker.hazards.observe(new, worker.completed_ms, gapless=s.workers == 1)
         jobs = worker.jobs = [window[i] for i in picked]
         worker.began_ms = now
         gone = set(picked)
