@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter to make it with; ARGS=... goes to the command that a target runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos check format bench clean
+.PHONY: help setup demo test chaos mutants check format bench clean
 
 VENV := .venv/bin
 ARGS ?=
@@ -21,7 +21,11 @@ test: setup ## Run all tests: first those that can share the machine, then those
 	$(VENV)/python -m pytest -m engine --durations=10 $(ARGS)
 
 chaos: setup ## Break everything for a minute, then see that nothing is lost (ARGS="--seconds 600", or "--help")
+	$(VENV)/python -m tests.hostile.fuzz_parser --seconds 20
 	$(VENV)/python -m tests.chaos $(ARGS)
+
+mutants: setup ## Break each guard in a copy and see that a test notices (ARGS="--only lease": some of them)
+	$(VENV)/python ops/mutants.py $(ARGS)
 
 check: setup ## Lint, formatting, types, sizes and words
 	$(VENV)/ruff check .

@@ -27,6 +27,7 @@ LENGTHS = Lognormal(74, 1.0)
 PREDICTIONS: dict[str, Predictions] = {"oracle": ORACLE, "noisy": Noisy(0.5)}
 LOADS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 1.05)
 SIZE = 32
+SUITES = {"made on": waits.tuned, "held out": waits.held_out, "fresh": waits.fresh}
 
 Item = TypeVar("Item")
 Got = TypeVar("Got")
@@ -157,10 +158,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a seed and a few scenarios")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of each ratio")
     quick, seeds = (args := parser.parse_args()).quick, range(1, 2 if args.quick else args.seeds + 1)
-    suites = {
-        "tuned": list(waits.tuned())[:: 25 if quick else 1],
-        "held out": list(waits.held_out())[:: 20 if quick else 1],
-    }
+    step = 25 if quick else 1
+    suites = {name: list(suite())[::step] for name, suite in SUITES.items()}
     orders = [(curve, predictions, seed) for curve in CURVES for predictions in PREDICTIONS for seed in seeds]
     loads = [(curve, load, seed) for curve in CURVES for load in LOADS for seed in seeds]
     with multiprocessing.get_context("spawn").Pool() as pool:

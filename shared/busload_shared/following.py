@@ -166,3 +166,8 @@ class FollowingPool(ConnectionPool):
         if connection.is_connected and (connection.host, connection.port) != self._route.current:
             await connection.disconnect(nowait=True)
         await super().ensure_connection(connection)
+
+    def has_left(self, connection: AbstractConnection) -> bool:
+        """Whether the queue is known to be on another server than this connection's."""
+        here = (getattr(connection, "host", None), getattr(connection, "port", None))
+        return self._route.current not in (None, here)

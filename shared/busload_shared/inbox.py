@@ -8,12 +8,14 @@ import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import FailFast, TypeAdapter, ValidationError
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError, RedisError
 
+from .following import FollowingPool
 from .keys import Keys
 from .result import Result
 
@@ -24,8 +26,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 _BROKEN = (RedisError, OSError, AttributeError)
 """AttributeError: redis-py writes to a connection that another task has closed meanwhile."""
 
-_RESULTS = TypeAdapter(list[Result])
-_RESULTS_AND_IDS = TypeAdapter(list[Result | str])
+_RESULTS = TypeAdapter(Annotated[list[Result], FailFast()])
+_RESULTS_AND_IDS = TypeAdapter(Annotated[list[Result | str], FailFast()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,8 @@ class Inbox:
     async def _next_reply(self, connection: AbstractConnection) -> list[bytes]:
         reply: list[bytes] | None = await connection.read_response(timeout=SILENCE_S)
         if reply is None:
+            if isinstance(self._pool, FollowingPool) and self._pool.has_left(connection):
+                raise ConnectionError("the queue is on another server now")  # this one lives, and will say nothing
             await connection.send_command("PING")
             reply = await connection.read_response(timeout=SILENCE_S)
         if reply is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from .replies import QueueInfo, WorkerInfo, three_numbers
 from .scripted import Scripted
 
@@ -34,7 +36,7 @@ class Noticeboard(Scripted):
     async def _workers(self, names: Iterable[bytes]) -> tuple[WorkerInfo, ...]:
         keys = [self.keys.worker(name.decode("utf-8", "replace")) for name in names]
         records = await self._persist(lambda: self.redis.mget(keys)) if keys else []
-        return tuple(WorkerInfo.model_validate_json(record) for record in records if record)
+        return tuple(info for record in records if record and (info := _readable(record)))
 
     async def learn(
         self, seen: Mapping[str, tuple[float, float, float]], *, kept_share: float, most_keys: int, ttl_s: float
@@ -52,3 +54,11 @@ class Noticeboard(Scripted):
         """What all workers have learned so."""
         known = await self._persist(lambda: self.redis.hgetall(self.keys.lengths))
         return {key.decode("utf-8", "replace"): sums for key, raw in known.items() if (sums := three_numbers(raw))}
+
+
+def _readable(record: bytes) -> WorkerInfo | None:
+    """A worker's record, None for one that no worker wrote: it must not hide the others."""
+    try:
+        return WorkerInfo.model_validate_json(record)
+    except ValidationError:
+        return None

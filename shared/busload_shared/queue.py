@@ -145,7 +145,10 @@ class Queue(Noticeboard):
         """Take back batches whose lease ran out; their rows become suspects to run again."""
         reply = await self._run("reclaim", self._retry_keys, [self._now(), at_most])
         taken = zip(reply[::3], reply[1::3], reply[2::3], strict=True)
-        return [Reclaimed(batch.decode(), meta.decode(), rows) for batch, meta, rows in taken]
+        return [
+            Reclaimed(batch.decode("utf-8", "replace"), meta.decode("utf-8", "replace"), rows)
+            for batch, meta, rows in taken
+        ]
 
     async def release(self, batch: str, *, evidence: bool = True) -> int:
         """Give up a batch whose engine died: what is left of it becomes suspects. Returns rows put back. Without
@@ -217,9 +220,9 @@ class Queue(Noticeboard):
         return list(await self._persist(lambda: self.redis.mget(keys)))
 
     async def dead_letters(self, *, start: int = 0, count: int = 100) -> list[DeadLetter]:
-        """Dead letters, newest first."""
+        """Dead letters, newest first; what is none is left out."""
         letters = await self._persist(lambda: self.redis.lrange(self.keys.dead, start, start + count - 1))
-        return [DeadLetter.model_validate_json(letter) for letter in letters]
+        return [letter for raw in letters if (letter := DeadLetter.read(raw))]
 
     async def redrive(self, letter: DeadLetter) -> bool:
         """Put a dead letter back into the queue; False when somebody else did."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from .curve import ServiceCurve
 from .element import Element
@@ -183,9 +183,9 @@ class QueueInfo(_Record):
             oldest_inflight_ms=float(claimed) if claimed else None,
             workers=workers,
             counters={
-                name.decode(): int(value)
+                name.decode("utf-8", "replace"): int(value)
                 for name, value in zip(counters[::2], counters[1::2], strict=True)
-                if value.isdigit()
+                if value.isdigit() and len(value) < 20
             },
         )
 
@@ -216,6 +216,14 @@ class DeadLetter(BaseModel):
     worker: str
     payload: str
     payload_is_base64: bool = False
+
+    @classmethod
+    def read(cls, letter: bytes) -> Self | None:
+        """A stored letter, None for what no worker wrote."""
+        try:
+            return cls.model_validate_json(letter)
+        except ValidationError:
+            return None
 
     @staticmethod
     def text_of(payload: bytes) -> tuple[str, bool]:

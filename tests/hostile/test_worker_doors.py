@@ -16,6 +16,11 @@ from tests.hostile.junk import ODD, READABLE, UNREADABLE, body
 from tests.waiting import wait_until
 from tests.worker.conftest import QUEUE, Depot
 
+from busload_shared.element import Element
+from busload_shared.replies import Claim, Seat
+from busload_worker.admission import admit_in_turns
+from busload_worker.answers import Ride
+
 ALL = [*UNREADABLE.values(), *(junk.element for junk in READABLE.values()), *ODD.values()]
 
 
@@ -129,6 +134,25 @@ async def test_a_worker_under_fire_keeps_its_lease_and_is_not_taken_for_dead(dep
     await depot.settled()
     assert first.vitals.leases_lost == second.vitals.leases_lost == 0
     assert "reclaimed" not in (await depot.queue.info()).counters
+
+
+async def test_a_batch_of_heavy_rows_is_read_in_turns_with_the_rest_of_the_worker() -> None:
+    heavy = b'{"id":"h","prompt":"p","metadata":{"a":[' + b"[]," * 300_000 + b"1]}}"
+    element = Element(1.0, 0, 0, "", "h", heavy)
+    seats = tuple(Seat(at, element, False) for at in range(10))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(others())
+    admission = await admit_in_turns(Ride(Claim("b", 1.0, 1.0, 0, "full", seats), "w", size=10), 2.0)
+    counting.cancel()
+    assert len(admission.answers) == 10
+    assert turns >= 5
 
 
 async def test_random_bytes_by_the_thousand_hold_nobody_up(depot: Depot) -> None:

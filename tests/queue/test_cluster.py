@@ -118,6 +118,8 @@ async def test_a_node_that_dies_is_replaced_by_its_replica(redis_servers: Server
         name = cluster.queue_on(home)
         replica = cluster.add_replica(home)
         async with worker_on(cluster.url, name) as worker, AsyncClient(cluster.url, queue=name) as client:
+            async with AsyncClient(cluster.url, queue=name, wait_replicas=1, wait_timeout_ms=4000) as careful:
+                assert (await careful.submit(id="replicated", prompt="p")).state == "queued"
             async with Load(client) as load:
                 await load.goes_on()
                 home.stop()

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 import pytest
 from tests.conftest import missing
 from tests.queue.actors import Actor, master_reply
-from tests.queue.desk import Desk, becomes, state
+from tests.queue.desk import Desk, becomes, listening, state
 from tests.queue.load import Load, queue_at, settled, worker_on
 from tests.redis_groups import MASTER, Sentinel, Watched, ask, until
 from tests.redis_servers import WANTED, Server, Servers
+from tests.waiting import wait_until
 
 import busload.waiting
+import busload_shared.inbox
 from busload import AsyncClient, BusloadUnavailable, RequestUnknown
 
 QUEUE = "busload:test"
@@ -198,3 +200,29 @@ async def test_a_request_that_the_old_master_acknowledged_and_lost_is_told_and_c
     finally:
         copy.remove()
         any_server.start()
+
+
+async def test_a_client_does_not_listen_for_ever_to_a_former_master_that_lives(
+    any_server: Server, redis_servers: Servers, sentinel: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(busload.waiting, "TICK_S", 600)
+    monkeypatch.setattr(busload_shared.inbox, "SILENCE_S", 0.2)
+    new = Server(redis_servers.binaries[any_server.version], any_server.version)
+    new.start()
+    try:
+        sentinel.replies[b"SENTINEL"] = master_reply(any_server.port)
+        async with AsyncClient(f"redis+sentinel://127.0.0.1:{sentinel.port}/m", queue=QUEUE, patience_s=20) as client:
+            async with Desk(any_server.url, QUEUE) as desk:
+                asked = asyncio.create_task(client.generate(id="a", prompt="p"))
+                await wait_until(lambda: listening(desk))
+                await desk.answer_next()
+                assert (await asked).text == "p!"
+            ask(any_server, "REPLICAOF", "127.0.0.1", "1")
+            sentinel.replies[b"SENTINEL"] = master_reply(new.port)
+            async with Desk(new.url, QUEUE) as desk:
+                asked = asyncio.create_task(client.generate(id="b", prompt="p"))
+                await wait_until(lambda: listening(desk))
+                await desk.answer_next()
+                assert (await asked).text == "p!"
+    finally:
+        new.remove()

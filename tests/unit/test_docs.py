@@ -33,7 +33,8 @@ from busload_worker.settings import PREFIX, Settings
 ROOT = Path(__file__).parents[2]
 README, PROTOCOL, INTERNALS = ROOT / "README.md", ROOT / "docs" / "protocol.md", ROOT / "docs" / "internals.md"
 REDIS = ROOT / "docs" / "redis.md"
-PAGES = [README, PROTOCOL, INTERNALS, REDIS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+SECURITY, RELIABILITY = ROOT / "docs" / "security.md", ROOT / "docs" / "reliability.md"
+PAGES = [README, PROTOCOL, INTERNALS, REDIS, SECURITY, RELIABILITY, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 FOLDERS = ("producer", "shared", "worker", "tests", "ops", "docs")
 
 FORBIDDEN = {
@@ -96,7 +97,7 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
 
 def test_every_test_that_is_named_exists() -> None:
     written = "\n".join(text_of(path) for path in (ROOT / "tests").rglob("test_*.py"))
-    named = set(re.findall(r"`(test_\w+)`", text_of(INTERNALS)))
+    named = set(re.findall(r"`(test_\w+)`", text_of(INTERNALS) + text_of(RELIABILITY)))
     assert len(named) > 50
     assert sorted(name for name in named if not re.search(rf"def {name}\(", written)) == []
 

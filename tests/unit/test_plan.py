@@ -69,6 +69,16 @@ def test_one_worker_less_would_miss_the_target(choice: Choice) -> None:
     assert capacity < GOAL.per_s or simulate(fewer).p99_ms > GOAL.p99_ms
 
 
+def test_among_many_workers_the_fewest_are_found_too() -> None:
+    """Full use needs 30; the target needs some more, and steps up to it would be coarse."""
+    flat = ServiceCurve(overhead_ms=100.0, prompt_ms=0.0, step_ms=0.0, token_ms=0.0)
+    base = Scenario(flat, Poisson(300.0), Constant(1), requests=4000)
+    plan = fewest_workers(base, Goal(300.0, 130.0, 1000), Choice(1, "fifo", 0.0))
+    assert plan.met
+    assert 31 < plan.workers < 50
+    assert simulate(replace(base, size=1, workers=plan.workers - 1)).p99_ms > 130.0
+
+
 def test_a_queue_that_grows_is_no_plan_however_short_the_run() -> None:
     """2,000 requests come and go within a target of an hour, even if one worker can do half of them a second."""
     plan = fewest_workers(BASE, replace(GOAL, p99_ms=3_600_000.0), Choice(4, "fifo", 0.0))

@@ -18,7 +18,13 @@ from busload_shared.queue import Queue
 from busload_shared.replies import Claim, Seat
 from busload_shared.result import Status
 from busload_worker.engines.host import EngineHost
-from busload_worker.standing import ASKED_AT_ONCE, LONE_DEATHS_UNTIL_OURS_COUNT_AGAIN, REMEMBERED, Standing
+from busload_worker.standing import (
+    ASKED_AT_ONCE,
+    DEATHS_FOR_A_BATCH,
+    LONE_DEATHS_UNTIL_OURS_COUNT_AGAIN,
+    REMEMBERED,
+    Standing,
+)
 
 from .hosts import until
 
@@ -50,7 +56,13 @@ async def test_a_bad_machine_stops_by_itself_and_says_so_and_all_are_answered_by
     assert not bad.ready_file.exists()
     (said,) = bad.lines("this worker stops")
     assert said["level"] == "ERROR"
-    for what_to_do in ("nvidia-smi", "dmesg", "start the worker again", "BUSLOAD_BAD_MACHINE_AFTER"):
+    for what_to_do in (
+        "batches that other workers answered",
+        "nvidia-smi",
+        "dmesg",
+        "start the worker again",
+        "BUSLOAD_BAD_MACHINE_AFTER",
+    ):
         assert what_to_do in said["message"]
     assert len(bad.lines("engine starts again")) >= 2, "it was given more than one chance"
 
@@ -102,7 +114,23 @@ async def test_a_killers_two_lone_deaths_are_on_two_workers_where_there_are_two(
 
     assert result.error is not None
     assert result.error.code == "poison"
-    assert all(worker.vitals.engine_restarts for worker in workers)
+
+    async def both_started_again() -> bool:
+        return all(worker.vitals.engine_restarts for worker in workers)
+
+    await wait_until(both_started_again, what="the engines of both had died of it")
+    assert not any(worker.broken for worker in workers)
+
+
+async def test_a_stream_with_many_killers_does_not_make_good_machines_bad(depot: Depot, request_of: Make) -> None:
+    workers = [await depot.start(worker_name=name, max_batch_size=8) for name in ("one", "two")]
+    killers = {f"r{i}" for i in range(5, 80, 11)}
+    names = [f"r{i}" for i in range(80)]
+    await depot.push(*[request_of(n, **({"metadata": {"fake": "crash"}} if n in killers else {})) for n in names])
+
+    good = [await depot.result(name, timeout_s=90) for name in names if name not in killers]
+
+    assert {r.status for r in good} == {"succeeded"}
     assert not any(worker.broken for worker in workers)
 
 
@@ -175,16 +203,15 @@ def test_a_batch_with_one_that_may_have_been_the_killer_says_nothing(status: Sta
     assert standing.asked() == []
 
 
-def test_requests_that_die_alone_one_after_the_other_speak_against_the_machine_without_any_other_worker() -> None:
+def test_deaths_in_a_row_speak_against_the_machine_without_any_other_worker() -> None:
     standing = Standing(bad_after=2)
-    for number in range(5):
-        standing.died(a_claim(f"r{number}"))
-        standing.died(a_claim(f"r{number}", lone_deaths=1))
-        standing.died(a_claim(f"s{number}", lone_deaths=1))
+    for number in range(2 * DEATHS_FOR_A_BATCH - 1):
+        standing.died(a_claim(f"r{number}", f"s{number}"))
+        standing.died(a_claim(f"t{number}", lone_deaths=1))
     assert not standing.broken, "a second lone death is a killer's as well as a machine's"
-    standing.died(a_claim("r5"))
+    standing.died(a_claim("lone"))
     assert standing.broken
-    assert "6 requests died alone" in standing.verdict()
+    assert f"{2 * DEATHS_FOR_A_BATCH} times in a row" in standing.verdict()
 
 
 def test_none_is_ever_bad_where_the_setting_is_0() -> None:

@@ -117,7 +117,10 @@ class Housekeeper:
             return
         path = Path(self._settings.ready_file)
         ready = self._vitals.state == "ready" and not self._blind and self._vitals.working(within_s=STALE_S)
-        if ready and not path.exists():
-            path.write_text(f"{os.getpid()}\n", encoding="ascii")
-        elif not ready:
-            path.unlink(missing_ok=True)
+        try:
+            if ready and not path.exists():
+                path.write_text(f"{os.getpid()}\n", encoding="ascii")
+            elif not ready:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.error("cannot keep BUSLOAD_READY_FILE true: %s; see the disk and its rights", error)

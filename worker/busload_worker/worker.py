@@ -13,7 +13,7 @@ from busload_shared.errors import BatchFailed, BusloadUnavailable, EngineAbsent,
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim
 
-from .admission import admit
+from .admission import admit_in_turns
 from .ahead import Ahead
 from .answers import Ride
 from .boarding import Boarding
@@ -81,7 +81,10 @@ class Worker:
         helpers = [asyncio.create_task(self._housekeeper.run()), asyncio.create_task(self._leases.run())]
         self._work = asyncio.create_task(self._start_and_work())
         try:
-            await asyncio.wait({self._work})
+            await asyncio.wait({self._work, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+            for helper in (helper for helper in helpers if helper.done()):
+                await end([self._work])
+                helper.result()  # a bug: no worker without heartbeats and leases
             if self._work.cancelled():
                 logger.error("stopped with answers that Redis did not take: their rows run again elsewhere")
             else:
@@ -135,7 +138,7 @@ class Worker:
         self._leases.hold(claim.batch)
         outbox = Outbox(self._queue, claim.batch, ttl_s=self._settings.result_ttl_s)
         ride = Ride(claim, self._settings.worker_name, size=len(claim.seats))
-        admission = admit(ride, claim.clock_ms(), pace_ms=self.vitals.pace_ms)
+        admission = await admit_in_turns(ride, claim.clock_ms(), pace_ms=self.vitals.pace_ms)
         ride.size = len(admission.rows)
         outbox.post(admission.answers)
         learn = self._learner.row if self._learner.wanted else None

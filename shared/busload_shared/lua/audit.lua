@@ -16,7 +16,7 @@ end
 if left ~= redis.call('HLEN', KEYS[1]) then
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     local batch, index = string.match(field, '^(.*):(%d+)$')
-    if batch and sizes[batch] ~= 0 then
+    if batch and sizes[batch] ~= 0 and tonumber(index) < MOST_ROWS then
       sizes[batch] = math.max(sizes[batch] or 2, tonumber(index) + 1) -- at least 2: no evidence against a lone row
       rows[batch] = (rows[batch] or 0) + 1
     end

@@ -11,7 +11,7 @@ local wrong = wrong_type({ [q.list] = 'list', [q.retry] = 'list', [q.inflight] =
   [q.ranked] = 'zset' })
 if wrong then return redis.error_reply(wrong) end
 if redis.call('EXISTS', KEYS[1]) == 1 then return 'answered' end
-local state = redis.call('GET', KEYS[2])
+local state = text_at(KEYS[2])
 local where = held(state, q)
 if where ~= 'waiting' then
   redis.call('SET', KEYS[3], '1', 'PX', q.ttl)

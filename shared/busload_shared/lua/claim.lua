@@ -28,7 +28,7 @@ if known then
   local trigger, at = string.match(known, '^%d+ (%S+) (%S+) ')
   local rows, fields, elements = {}, remaining(q.inflight, batches, batch)
   for i, element in ipairs(elements) do
-    local _, _, _, _, id = header(element)
+    local _, _, _, _, id = header_or_none(element)
     rows[3 * i - 2], rows[3 * i] = tonumber(string.match(fields[i], '%d+$')), element
     rows[3 * i - 1] = redis.call('EXISTS', q.cancels .. id) == 1 and 'cancelled' or ''
   end

@@ -16,7 +16,7 @@ forget(inflight, leases, batches, ARGV[1], fields)
 drop_bell(list)
 local suspects = string.match(meta, '^%d+ retry ')
 for i = #elements, 1, -1 do
-  local _, _, _, reply, id = header(elements[i])
+  local _, _, _, reply, id = header_or_none(elements[i])
   redis.call('RPUSH', suspects and retry or list, (suspects and '=' .. #elements .. ' ' or '') .. elements[i])
   if id ~= '' then redis.call('SET', KEYS[6] .. id, 'w ' .. reply, 'PX', WAITING_MS) end
 end

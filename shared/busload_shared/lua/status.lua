@@ -6,7 +6,7 @@
 -- Returns for each request: 'answered', its Result | 'running', batch | 'waiting', '' | 'expired', '' | 'unknown', ''
 local found, q = {}, { list = KEYS[1], retry = KEYS[2], inflight = KEYS[3], ranked = KEYS[4] }
 for i = 5, #KEYS, 2 do
-  local result, state = redis.call('GET', KEYS[i]), redis.call('GET', KEYS[i + 1])
+  local result, state = text_at(KEYS[i]), text_at(KEYS[i + 1])
   local where, detail = held(state, q), ''
   if result then
     where, detail = 'answered', result

@@ -3,7 +3,7 @@
 -- Pop one group of suspects. What is more than a batch may hold stays a group in its place.
 local function board_suspects(q, size, batch, now)
   local group, rows = tonumber(string.match(redis.call('LINDEX', q.retry, -1), '^=(%d+) ') or 1), {}
-  local got = redis.call('RPOP', q.retry, math.max(group, 1))
+  local got = redis.call('RPOP', q.retry, math.max(math.min(group, MOST_ROWS), 1))
   local mark = '=' .. #got - size .. ' '
   for i = #got, 1, -1 do
     got[i] = string.gsub(got[i], '^=%d+ ', '', 1)

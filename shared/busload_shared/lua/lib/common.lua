@@ -18,6 +18,7 @@ local function every_second(words, from)
   return picked
 end
 
+local MOST_ROWS = 16384 -- of a batch; a record that says more is junk, and would keep Redis busy for hours
 local CHUNK = 1000 -- Lua cannot unpack more than some thousand values into one call
 
 -- The values at many keys, false where there is none or it is no string.
@@ -64,6 +65,13 @@ local function header(element)
     string.match(#element > 4096 and string.sub(element, 1, 2048) or element, '^@(%d+%.%d+) (%d+) (%d+) (%S*) (%S*) ()')
   if not arrival or #arrival > 20 or #attempts > 9 or #lone > 9 then return nil end
   return tonumber(arrival), tonumber(attempts), tonumber(lone), reply, id, from
+end
+
+-- The same of an element that must have one; what a stranger's hand put in its place counts as an unreadable request.
+local function header_or_none(element)
+  local arrival, attempts, lone, reply, id, from = header(element)
+  if arrival then return arrival, attempts, lone, reply, id, from end
+  return 0, 0, 0, '', '', 1
 end
 
 local function stamped(arrival, attempts, lone, reply, id, payload)

@@ -19,7 +19,8 @@ end
 -- How many wait, the bell not counted.
 local function depth_of(q)
   local depth = redis.call('LLEN', q.list)
-  if depth > 0 and redis.call('LINDEX', q.list, -1) == BELL then depth = depth - 1 end
+  -- LPOS, not LINDEX: a producer's user may ask whether the bell is there, not what is there
+  if depth > 0 and redis.call('LPOS', q.list, BELL, 'RANK', -1, 'MAXLEN', 1) then depth = depth - 1 end
   return depth + redis.call('ZCARD', q.ranked)
 end
 

@@ -2,9 +2,9 @@
 
 -- The fields and elements of a batch that are still in flight, oldest first.
 local function remaining(inflight, batches, batch)
-  local size = tonumber(string.match(redis.call('HGET', batches, batch) or '0', '^%d+'))
+  local size = tonumber(string.match(redis.call('HGET', batches, batch) or '', '^%d+') or 0)
   local fields, elements = {}, {}
-  for i = 0, size - 1 do
+  for i = 0, math.min(size, MOST_ROWS) - 1 do
     local field = batch .. ':' .. i
     local element = redis.call('HGET', inflight, field)
     if element then
@@ -31,7 +31,7 @@ local function to_retry(inflight, leases, batches, retry, states, batch, blamele
   local half = math.ceil(#elements / 2)
   for i, element in ipairs(elements) do
     local group = i <= half and half or #elements - half
-    local arrival, attempts, lone, reply, id, from = header(element)
+    local arrival, attempts, lone, reply, id, from = header_or_none(element)
     if alone then lone = lone + 1 end
     local suspect = stamped(arrival, attempts + 1, lone, reply, id, string.sub(element, from))
     redis.call('LPUSH', retry, '=' .. group .. ' ' .. suspect)

@@ -1,5 +1,9 @@
 -- Which popped rows board, and how they are held in flight. `q` names the queue's keys.
 
+-- Workers stamp twice a second: what nobody has stamped came within this time. Its neighbour's stamp may be forged, and
+-- would make it expire.
+local UNSEEN_MS = 1000
+
 -- The popped elements, oldest first, as rows: element, id, where the JSON begins. The first `from_list` came from the
 -- list: one that was never stamped gets a header, and is as old as its newer neighbour.
 local function as_rows(q, popped, from_list, now)
@@ -11,6 +15,7 @@ local function as_rows(q, popped, from_list, now)
       id = id_of(popped[i])
       arrival = arrival or oldest_arrival(q.list)
       if not arrival or arrival == 0 then arrival = now end
+      arrival = math.max(arrival, now - UNSEEN_MS)
       adopt(q, id)
       local raw = popped[i]
       popped[i] = stamped(arrival, 0, 0, '', id, raw)

@@ -1,9 +1,11 @@
 -- Arrival times, ranks and deadlines for elements that came by a raw LPUSH.
-local READABLE_BYTES = 1048576 -- nothing is read from a larger payload: it would block Redis
+local readable = 1048576 -- bytes of JSON that one call reads in all: a megabyte of small values takes Redis 30 ms
+local STAMPED_BYTES = 8388608 -- the most that one call stamps: each is copied twice
 
 -- What a script needs to know of a raw payload: id, priority (0 for none), deadline in Unix ms or nil.
 local function read(payload, now)
-  if #payload > READABLE_BYTES then return '', 0 end
+  if #payload > readable then return '', 0 end
+  readable = readable - #payload
   local ok, body = pcall(cjson.decode, payload)
   local id = ok and type(body) == 'table' and body.id
   if type(id) ~= 'string' or #id > 1024 or string.find(id, '[%s%c]') then return '', 0 end
@@ -17,13 +19,15 @@ end
 
 local function id_of(payload) return (read(payload, 0)) end
 
--- The id of a raw element waits from now on, unless it is answered, or waits or runs already.
+-- The id of a raw element waits from now on, unless it is answered, or waits or runs already. True when it is new.
 local function adopt(q, id)
-  if id == '' or redis.call('EXISTS', q.results .. id) == 1 then return end
+  if id == '' or redis.call('EXISTS', q.results .. id) == 1 then return false end
   local state = text_at(q.states .. id) or 'd'
   local kind = string.sub(state, 1, 1)
   local runs = kind == 'r' and redis.call('HEXISTS', q.inflight, string.sub(state, 3)) == 1
-  if kind ~= 'w' and not runs then redis.call('SET', q.states .. id, 'w ', 'PX', WAITING_MS) end
+  if kind == 'w' or runs then return false end
+  redis.call('SET', q.states .. id, 'w ', 'PX', WAITING_MS)
+  return true
 end
 
 -- Stamp one raw element; false when memory does not allow it. One with a priority is told to `ranked`.
@@ -32,8 +36,8 @@ local function stamp_one(q, at, payload, now, ranked)
   local element = stamped(now, 0, 0, '', id, payload)
   local done = redis.pcall('LSET', q.list, at, element)
   if type(done) == 'table' and done.err then return false end
-  adopt(q, id)
-  if deadline then redis.call('ZADD', q.deadlines, string.format('%.3f', deadline), id) end
+  -- a copy's deadline is not the request's: whoever knows an id could let it expire
+  if adopt(q, id) and deadline then redis.call('ZADD', q.deadlines, string.format('%.3f', deadline), id) end
   if priority ~= 0 then ranked[#ranked + 1] = { element, priority } end
   return true
 end
@@ -51,8 +55,10 @@ end
 -- Stamp the raw elements that stand together at the left end; false when memory does not allow it.
 local function stamp_new(q, now)
   local at, width, ranked, went = 0, 1, {}, 'more'
-  while went == 'more' and at < 1024 do
+  local bytes = 0
+  while went == 'more' and at < 1024 and bytes < STAMPED_BYTES do
     local block = redis.call('LRANGE', q.list, at, at + width - 1)
+    for _, payload in ipairs(block) do bytes = bytes + #payload end
     went = stamp_block(q, at, block, now, ranked)
     if went == 'more' and #block < width then went = 'done' end
     at, width = at + width, 32
