@@ -40,11 +40,13 @@ class Injected:
 
 @dataclass(slots=True)
 class Ledger:
-    """All of a run. `odd` is what should never have happened, in words."""
+    """All of a run. `odd` is what should never have happened, in words; `fresh` are those heard of that nobody has
+    looked at since."""
 
     asked: dict[str, Asked] = field(default_factory=dict)
     faults: list[Injected] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)
+    fresh: list[str] = field(default_factory=list)
     open: int = 0
 
     def sent(self, request_id: str, at: float, *, poison: str | None = None) -> None:
@@ -60,6 +62,7 @@ class Ledger:
         if asked.heard is not None:
             self.odd.append(f"{request_id}: its producer heard two answers")
         asked.heard_at, asked.heard = at, fingerprint
+        self.fresh.append(request_id)
         self.open -= 1
 
     def outstanding(self, moment: float, *, oldest_s: float = 120.0) -> list[Asked]:

@@ -49,12 +49,12 @@ class Watcher:
         """Look at new results every second, until cancelled."""
         while True:
             await asyncio.sleep(1.0)
-            new = [
-                one.id for one in self._lab.ledger.asked.values() if one.heard is not None and one.id not in self.seen
-            ]
+            ledger = self._lab.ledger
+            new, ledger.fresh = ledger.fresh, []
             try:
                 bodies = await results(self._lab, new)
             except (redis.RedisError, OSError):
+                ledger.fresh += new
                 continue
             self.seen.update({name: crc32(body) for name, body in bodies.items() if body is not None})
 

@@ -59,7 +59,9 @@ def _met(fault: Injected, faults: list[Injected], ledger: Ledger) -> Met:
     near = [
         other
         for other in faults
-        if other is not fault and other.over_at > fault.began_at and other.began_at < fault.over_at + WEIGHS_S
+        if other is not fault
+        and other.over_at > fault.began_at - WEIGHS_S
+        and other.began_at < fault.over_at + WEIGHS_S
     ]
     met = Met(fault, [asked for asked in ledger.outstanding(fault.began_at) if asked.poison is None], near)
     for asked in met.requests:

@@ -9,7 +9,7 @@ import time
 import redis
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+from redis.backoff import ConstantBackoff
 from tests.redis_servers import WANTED, Server, binaries
 
 COMES_UP_S = 60.0
@@ -31,7 +31,7 @@ class ChaosServer(Server):
 
     def direct(self) -> Redis:
         """A client past all proxies."""
-        return Redis(port=self.port, socket_timeout=30, retry=Retry(NoBackoff(), 0))
+        return Redis(port=self.port, socket_timeout=30, retry=Retry(ConstantBackoff(0.02), 3))
 
     async def end(self, *, gently: bool) -> None:
         """SHUTDOWN, or kill -9."""

@@ -62,3 +62,8 @@ async def test_a_worker_is_not_ready_on_a_replica(depot: Depot, path: Path, any_
         assert client.ping()
         client.execute_command("REPLICAOF", "NO", "ONE")
     await becomes_ready(path, ready=True)
+
+
+async def test_an_idle_worker_that_stops_takes_its_ready_file_along(depot: Depot, path: Path) -> None:
+    depot.workers[0].stop()
+    await becomes_ready(path, ready=False)

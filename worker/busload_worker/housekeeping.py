@@ -56,10 +56,13 @@ class Housekeeper:
         self._blind = False
 
     async def run(self) -> None:
-        """Tick until cancelled."""
-        while True:
-            await self.tick()
-            await asyncio.sleep(TICK_S)
+        """Tick until cancelled; by then the worker drains, and the ready file goes."""
+        try:
+            while True:
+                await self.tick()
+                await asyncio.sleep(TICK_S)
+        finally:
+            self._show_ready()
 
     async def tick(self) -> None:
         """One round. A Redis that is away is logged once, and asked again at the next tick."""
@@ -112,15 +115,16 @@ class Housekeeper:
             logger.warning("repaired batches without a lease or without a record", extra=fields(count=repaired))
 
     def _show_ready(self) -> None:
-        """Keep the ready file true: there only while this worker can take a batch or runs one."""
+        """Keep the ready file true: there only while this worker can take a batch or runs one, and as old as its last
+        tick."""
         if not self._settings.ready_file:
             return
         path = Path(self._settings.ready_file)
         ready = self._vitals.state == "ready" and not self._blind and self._vitals.working(within_s=STALE_S)
         try:
-            if ready and not path.exists():
+            if ready:
                 path.write_text(f"{os.getpid()}\n", encoding="ascii")
-            elif not ready:
+            else:
                 path.unlink(missing_ok=True)
         except OSError as error:
             logger.error("cannot keep BUSLOAD_READY_FILE true: %s; see the disk and its rights", error)

@@ -73,6 +73,7 @@ class Worker:
             queue, settings, boarding=self._boarding, leases=self._leases, limit=self._limit, vitals=self.vitals
         )
         self._closing: set[asyncio.Task[None]] = set()
+        self._flushing: set[str] = set()
         self._work: asyncio.Task[None] | None = None
         self.broken = False
 
@@ -223,8 +224,10 @@ class Worker:
             logger.error("rows stay in flight until the lease ends: %s", error)
 
     async def _close(self, batch: str, outbox: Outbox) -> None:
+        self._flushing.add(batch)
         await outbox.flushed()
         self._leases.drop(batch)
+        self._flushing.discard(batch)
 
     async def _previous_closed(self) -> None:
         """At most one batch's answers are under way beside the running batch: memory stays bounded."""
@@ -239,6 +242,8 @@ class Worker:
             self._judge()
 
     def _lease_lost(self, batch: str) -> None:
+        if batch in self._flushing:
+            return  # its last answer took the lease with it, and only its replicas are waited for; or it is refused
         run = self._run if self._run is not None and self._run.ride.claim.batch == batch else None
         if run is not None and not run.waiting_ids():
             return  # the lease went with the last answer, and only the engine has not ended yet
