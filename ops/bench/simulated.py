@@ -93,6 +93,7 @@ def wait_against_fixed(job: tuple[str, Scenario]) -> dict[str, Any]:
 
 def report_order(found: Sequence[dict[str, Any]]) -> None:
     """Ratios at a backlog of four batches."""
+    print(f"\n{lab.machine()}")
     print(f"\nLength order by order of arrival, backlog of {4 * SIZE}, batches of {SIZE}, lognormal lengths")
     for curve in CURVES:
         for predictions in PREDICTIONS:

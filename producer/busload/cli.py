@@ -120,7 +120,7 @@ def plan(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     from .plan.run import PlanOptions, run_plan
 
-    raise typer.Exit(run_plan(PlanOptions(**options), Console()))
+    raise typer.Exit(run_plan(PlanOptions(**options), Console(), Console(stderr=True)))
 
 
 @app.command()

@@ -158,7 +158,7 @@ class Queue(Noticeboard):
     async def hand_back(self, batch: str) -> int:
         """Give up a batch on a graceful stop: rows go back in order, with their age. Returns rows put back."""
         k = self.keys
-        keys = [k.queue, k.retry, k.inflight, k.leases, k.batches, k.state("")]
+        keys = [k.queue, k.retry, k.inflight, k.leases, k.batches, k.state(""), k.stats]
         return int(await self._run("hand_back", keys, [batch]))
 
     async def audit(self, *, grace_ms: float) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -25,6 +26,8 @@ async def older_code(options: Options, folder: Path, redis_port: int) -> tuple[P
     """The folder of the older version, or why there is none."""
     if options.old_rev == "-" or options.engine != "fake":
         return None, "not asked for"
+    if shutil.which("git") is None:
+        return None, "git is not installed here"
     code = folder / "older"
     packed = await asyncio.to_thread(
         subprocess.run, ["git", "archive", options.old_rev], cwd=ROOT, capture_output=True, timeout=60, check=False

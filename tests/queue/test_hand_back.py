@@ -84,3 +84,14 @@ async def test_a_raw_row_keeps_the_stamp_it_got_at_its_claim(queue: Queue) -> No
     later(queue, 50)
     (seat,) = (await board(queue, "b2")).seats
     assert seat.element.arrival_ms == START_MS
+
+
+async def test_a_batch_that_was_handed_back_has_not_had_its_turn(queue: Queue) -> None:
+    await submit(queue, *"abcd")
+    await board(queue, "b1", cap=2)
+    await queue.release("b1")
+    assert ids(await board(queue, "b2", cap=2)) == ["a"], "suspects first"
+    assert ids(await board(queue, "b3", cap=2)) == ["c", "d"], "then fresh ones, claimed ahead"
+    await queue.hand_back("b3")
+    await queue.release("b2")
+    assert ids(await board(queue, "b4", cap=2)) == ["c", "d"], "theirs is the turn still"

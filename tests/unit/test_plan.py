@@ -139,8 +139,10 @@ def options(**other: object) -> PlanOptions:
 
 
 def answer(**other: object) -> tuple[int, str]:
-    out = io.StringIO()
-    return run_plan(options(**other), Console(file=out, width=200)), out.getvalue()
+    out, err = io.StringIO(), io.StringIO()
+    code = run_plan(options(**other), Console(file=out, width=200), Console(file=err, width=200))
+    assert bool(out.getvalue()) == (code in (run.FOUND, run.NOT_FOUND))
+    return code, out.getvalue() + err.getvalue()
 
 
 def test_the_answer_names_the_settings_and_exits_with_0(tmp_path: Path) -> None:

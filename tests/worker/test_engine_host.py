@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,3 +141,13 @@ async def test_a_row_as_deep_as_may_be_passes_and_a_deeper_one_is_refused_alone(
     events = await told(host, deep, EngineRow.model_construct(index=1, request=deeper), a_row(2))
     assert sorted(texts(events)) == [0, 2]
     assert [event.index for event in events if isinstance(event, RowRefused)] == [1]
+
+
+async def test_the_engines_process_is_not_told_the_way_to_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BUSLOAD_REDIS_URL", "redis://user:password@127.0.0.1/0")
+    host = a_host()
+    await host.start()
+    environment = await asyncio.to_thread(Path(f"/proc/{host.pid}/environ").read_bytes)
+    await host.stop()
+    assert b"PATH=" in environment
+    assert b"BUSLOAD_REDIS_URL" not in environment

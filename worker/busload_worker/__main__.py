@@ -5,7 +5,7 @@
 2    a setting is wrong
 3    Redis cannot be reached, or is not fit
 4    the engine cannot start: model, memory or options
-5    the machine is bad: its engine died in every one of the last fresh batches
+5    the machine is bad: its engine dies whatever it runs; others answer what it could not
 130  stopped at once by a second SIGINT
 """
 

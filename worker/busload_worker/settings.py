@@ -92,7 +92,7 @@ class Settings(BaseSettings):
         "auto", description="run the engine in a process of its own; inline only for the fake"
     )
     bad_machine_after: Annotated[int, Field(ge=0, le=1000)] = Field(
-        3, description="a worker whose engine died in so many fresh batches in a row stops; 0: it never does"
+        3, description="a worker stops after so many batches killed its engine and were answered by others; 0: never"
     )
     fake_overhead_ms: Annotated[float, Field(ge=0, le=1e9)] = Field(0, description="fake engine: per batch, ms")
     fake_per_request_ms: Annotated[float, Field(ge=0, le=1e9)] = Field(0, description="fake engine: per request, ms")

@@ -60,21 +60,21 @@ class _Question:
     choices: Sequence[Choice]
 
 
-def run_plan(options: PlanOptions, console: Console) -> int:
-    """Answer; returns the exit code."""
+def run_plan(options: PlanOptions, console: Console, errors: Console) -> int:
+    """Answer on `console`, or say on `errors` why not; returns the exit code."""
     try:
         curve = read_curve(options.curve) if options.curve else None
         if curve is None and options.redis is None:
             raise PlanInvalid("give --curve, or --redis to take what the workers there have learned")
         question = _question(options, curve or ServiceCurve(overhead_ms=0, prompt_ms=0, step_ms=0, token_ms=0))
     except PlanInvalid as error:
-        console.print(f"busload plan: {error}", style="red", markup=False, soft_wrap=True)
+        errors.print(f"busload plan: {error}", style="red", markup=False, soft_wrap=True)
         return INVALID
     if curve is None:
         try:
             curve = _learned_curve(options.redis or "", options.queue)
         except BusloadError as error:
-            console.print(f"busload plan: {error}", style="red", markup=False, soft_wrap=True)
+            errors.print(f"busload plan: {error}", style="red", markup=False, soft_wrap=True)
             return NO_CURVE
         question = _question(options, curve)
     return _answer(question, options, console)
@@ -145,8 +145,8 @@ def _answer(question: _Question, options: PlanOptions, console: Console) -> int:
     base, goal = question.base, question.goal
     c = base.curve
     console.print(
-        f"Service curve: {c.overhead_ms:g} ms + {c.prompt_ms:g} a prompt token + {c.step_ms:g} a step + "
-        f"{c.token_ms:g} a token. {goal.per_s:g} requests/s, p99 within {goal.p99_ms:g} ms.",
+        f"Service curve: {c.overhead_ms:.3g} ms + {c.prompt_ms:.3g} a prompt token + {c.step_ms:.3g} a step + "
+        f"{c.token_ms:.3g} a token. {goal.per_s:g} requests/s, p99 within {goal.p99_ms:g} ms.",
         soft_wrap=True,
     )
     bar = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

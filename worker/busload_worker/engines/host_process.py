@@ -46,6 +46,7 @@ class HostProcess:
     @classmethod
     async def spawn(cls, setup: Setup) -> HostProcess:
         """Start the child in its own session and hand it its setup."""
+        environment = {name: value for name, value in os.environ.items() if name != "BUSLOAD_REDIS_URL"}
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -54,6 +55,7 @@ class HostProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
+            env=environment,  # an engine has no business with Redis, nor with its password
             limit=MAX_LINE_BYTES,
         )
         host = cls(process)
