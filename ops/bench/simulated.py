@@ -1,7 +1,7 @@
 """What the policies gain, by simulation: early release, length order, the learned wait. Seeded; a few minutes.
 
 python ops/bench/simulated.py            all of it
-python ops/bench/simulated.py --quick    a seed and a few scenarios of each, to see that it works
+python ops/bench/simulated.py --quick       a seed and a few scenarios of each, to see that it works
 """
 
 from __future__ import annotations
@@ -93,7 +93,6 @@ def wait_against_fixed(job: tuple[str, Scenario]) -> dict[str, Any]:
 
 def report_order(found: Sequence[dict[str, Any]]) -> None:
     """Ratios at a backlog of four batches."""
-    print(f"\n{lab.machine()}")
     print(f"\nLength order by order of arrival, backlog of {4 * SIZE}, batches of {SIZE}, lognormal lengths")
     for curve in CURVES:
         for predictions in PREDICTIONS:
@@ -154,28 +153,39 @@ def over(pool: Any, label: str, work: Callable[[Item], Got], items: Sequence[Ite
     return got
 
 
+def order_part(pool: Any, seeds: Sequence[int]) -> None:
+    """Early release and length order."""
+    orders = [(curve, predictions, seed) for curve in CURVES for predictions in PREDICTIONS for seed in seeds]
+    loads = [(curve, load, seed) for curve in CURVES for load in LOADS for seed in seeds]
+    order = over(pool, "length order", gain_of_order, orders)
+    latency = over(pool, "latency under load", latency_under_load, loads)
+    report_order(order)
+    report_latency(latency)
+    curves = {name: curve.model_dump() for name, curve in CURVES.items()}
+    given = {"curves": curves, "lengths": asdict(LENGTHS), "seeds": list(seeds)}
+    lab.write("simulated-order", {**given, "order": order, "latency": latency})
+
+
+def waits_part(pool: Any, step: int) -> None:
+    """The learned wait: each `step`-th scenario of each suite."""
+    suites = {name: list(suite())[::step] for name, suite in SUITES.items()}
+    waited = {name: over(pool, f"learned wait, {name}", wait_against_fixed, suite) for name, suite in suites.items()}
+    figures = {name: {"summary": report_waits(name, found), "scenarios": found} for name, found in waited.items()}
+    lab.write("simulated-waits", {"seeds": waits.SEEDS, "suites": figures})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a seed and a few scenarios")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of each ratio")
-    quick, seeds = (args := parser.parse_args()).quick, range(1, 2 if args.quick else args.seeds + 1)
-    step = 25 if quick else 1
-    suites = {name: list(suite())[::step] for name, suite in SUITES.items()}
-    orders = [(curve, predictions, seed) for curve in CURVES for predictions in PREDICTIONS for seed in seeds]
-    loads = [(curve, load, seed) for curve in CURVES for load in LOADS for seed in seeds]
+    parser.add_argument("--only", choices=("order", "waits"), help="one part of it")
+    args = parser.parse_args()
+    print(lab.machine())
     with multiprocessing.get_context("spawn").Pool() as pool:
-        order = over(pool, "length order", gain_of_order, orders)
-        latency = over(pool, "latency under load", latency_under_load, loads)
-        waited = {
-            name: over(pool, f"learned wait, {name}", wait_against_fixed, suite) for name, suite in suites.items()
-        }
-    report_order(order)
-    report_latency(latency)
-    figures: dict[str, Any] = {"order": order, "latency": latency, "waits": {}}
-    for name, found in waited.items():
-        figures["waits"][name] = {"summary": report_waits(name, found), "scenarios": found}
-    curves = {name: curve.model_dump() for name, curve in CURVES.items()}
-    lab.write("simulated", {"curves": curves, "lengths": asdict(LENGTHS), "seeds": list(seeds), **figures})
+        if args.only != "waits":
+            order_part(pool, range(1, 2 if args.quick else args.seeds + 1))
+        if args.only != "order":
+            waits_part(pool, 25 if args.quick else 1)
 
 
 if __name__ == "__main__":

@@ -58,9 +58,10 @@ def test_a_pick_is_rows_of_the_window_that_fit(window, size, max_tokens, curve, 
 @settings(max_examples=150, deadline=None)
 @given(window=windows, size=st.integers(1, 16), max_tokens=st.one_of(st.none(), st.integers(1, 40_000)))
 def test_nobody_is_left_behind_who_would_fit(window, size, max_tokens) -> None:
-    """A batch under a backlog is a run of neighbours by length to which no longer neighbour can be added."""
+    """A batch under a backlog is a run of neighbours by length to which no longer neighbour can be added, or the
+    oldest."""
     picked = pick(window, now_ms=NOW_MS, size=size, max_tokens=max_tokens, curve=CURVE, mean_batch_ms=None)
-    if len(window) <= size or len(picked) == size:
+    if len(window) <= size or len(picked) == size or picked == choose(window[:size], size=size, max_tokens=max_tokens):
         return
     longest = max((window[i].length, i) for i in picked)
     longer = [row for i, row in enumerate(window) if i not in picked and (row.length, i) > longest]
@@ -108,6 +109,17 @@ def test_a_row_heavier_than_a_batch_rides_alone() -> None:
     window = [Waiter(NOW_MS - 5, 10, 50, 1000), *rows(10, 20, 30, weight=40)]
     assert choose(window, size=8, max_tokens=100) == [0]
     assert choose(window[1:], size=8, max_tokens=100) == [0, 1]
+
+
+def test_where_nothing_tells_rows_apart_the_oldest_go() -> None:
+    assert choose(rows(*[40.0] * 12), size=4) == [0, 1, 2, 3]
+
+
+def test_a_batch_of_the_old_is_not_put_off_where_likeness_gains_nothing() -> None:
+    """A curve in which each token costs the same, whoever rides along; the oldest is overdue and long."""
+    flat = ServiceCurve(overhead_ms=100.0, prompt_ms=0.0, step_ms=0.0, token_ms=1.0)
+    window = [Waiter(NOW_MS - 1e6, 10, 300, 1), *rows(10, 10, 10), *rows(300, 300, 300, apart_ms=0.1)]
+    assert pick(window, now_ms=NOW_MS, size=4, max_tokens=None, curve=flat, mean_batch_ms=500.0) == [0, 1, 2, 3]
 
 
 def test_without_a_curve_the_longest_decides() -> None:

@@ -39,7 +39,8 @@ def pick(
     """Indexes, ascending, of the rows to claim out of `window`, the oldest waiting rows, oldest first.
 
     Without a backlog all that fit, oldest first: leaving somebody behind then gains nothing. Of a backlog, the rows
-    are ordered by predicted length, and of all runs of neighbours in that order the best is taken: see `_Run.score`.
+    are ordered by predicted length, and of all runs of neighbours in that order the best is taken, see `_Run.score`, or
+    the oldest where none is better than they.
     `now_ms` is the same clock's as the arrivals. `mean_batch_ms` is a running mean of this worker's batches.
     """
     if len(window) <= size:
@@ -47,12 +48,12 @@ def pick(
     rows = sorted(range(len(window)), key=lambda i: window[i].length)
     guarded = mean_batch_ms is not None and now_ms - window[0].arrival_ms > PATIENCE_BATCHES * mean_batch_ms
     must = rows.index(0) if guarded else None
-    best: tuple[float, int, int] | None = None
+    best = oldest = _oldest_that_fit(window, size, max_tokens)
+    most = _Run(now_ms, size, curve).of([window[i] for i in oldest])
     for first, end, score in _scores([window[i] for i in rows], _Run(now_ms, size, curve), size, max_tokens):
-        if (must is None or first <= must < end) and (best is None or score > best[0]):
-            best = (score, first, end)
-    assert best is not None, "each row ends a run, or stands in one that ends after it"
-    return sorted(rows[best[1] : best[2]])
+        if score > most and (must is None or first <= must < end):
+            most, best = score, rows[first:end]
+    return sorted(best)
 
 
 def _oldest_that_fit(window: Sequence[Waiter], size: int, max_tokens: int | None) -> list[int]:
@@ -91,6 +92,12 @@ class _Run:
         self._now_ms, self._size = now_ms, size
         self._curve = curve or TOKENS_ONLY
         self._waited_ms, self._prompts, self._tokens = 0.0, 0, 0.0
+
+    def of(self, rows: Sequence[Waiter]) -> float:
+        """The score of these rows."""
+        for row in rows:
+            self.add(row)
+        return self.score(longest=max(row.length for row in rows))
 
     def add(self, row: Waiter) -> None:
         self._move(row, 1)
