@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter to make it with; ARGS=... goes to the command that a target runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos mutants check format bench clean
+.PHONY: help setup demo test chaos mutants check format bench bench-simulated clean
 
 VENV := .venv/bin
 ARGS ?=
@@ -41,6 +41,9 @@ bench: setup ## Measure throughput beside a bare loop, latency, and the overhead
 	$(VENV)/python ops/bench/throughput.py $(ARGS)
 	$(VENV)/python ops/bench/latency.py $(ARGS)
 	$(VENV)/python ops/bench/overhead.py $(ARGS)
+
+bench-simulated: setup ## What length order and the learned wait gain, by simulation (ARGS="--quick")
+	$(VENV)/python ops/bench/simulated.py $(ARGS)
 
 clean: ## Remove what make made here; the converted model stays in ~/.cache/busload
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results dist build

@@ -1,8 +1,8 @@
 """The scenarios on which the learned wait is compared with fixed ones.
 
 `tuned` is what the rule was made on. `held_out` has other curves, laws, sizes and rates: no constant was chosen on it,
-but it brought to light that rows with one and the same stamp must be learned too. `fresh` was written after the rule
-was done.
+but it brought to light that rows with one and the same stamp must be learned too. `fresh` was written after that; it
+showed that a clump which a batch's end falls into must be waited for too, and no constant was changed for it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _held_out_arrivals(curve: ServiceCurve, law: LengthLaw) -> Iterator[tuple[st
 
 
 def fresh() -> Iterator[tuple[str, Scenario]]:
-    """Scenarios written when the rule was done."""
+    """Scenarios written when the constants were chosen."""
     laws: dict[str, LengthLaw] = {
         "exponential": Exponential(60),
         "three routes": Mixed([(5, Lognormal(12, 0.4)), (3, Lognormal(90, 0.5)), (1, Constant(400))]),

@@ -118,7 +118,7 @@ def test_where_nothing_tells_rows_apart_the_oldest_go() -> None:
 def test_a_batch_of_the_old_is_not_put_off_where_likeness_gains_nothing() -> None:
     """A curve in which each token costs the same, whoever rides along; the oldest is overdue and long."""
     flat = ServiceCurve(overhead_ms=100.0, prompt_ms=0.0, step_ms=0.0, token_ms=1.0)
-    window = [Waiter(NOW_MS - 1e6, 10, 300, 1), *rows(10, 10, 10), *rows(300, 300, 300, apart_ms=0.1)]
+    window = [Waiter(NOW_MS - 1e6, 10, 300, 1), *rows(10, 150, 10), *rows(20, 160, 20, 160, 20, apart_ms=0.1)]
     assert pick(window, now_ms=NOW_MS, size=4, max_tokens=None, curve=flat, mean_batch_ms=500.0) == [0, 1, 2, 3]
 
 

@@ -66,6 +66,14 @@ def test_the_end_of_a_batch_is_learned_apart_from_arrivals() -> None:
     assert not decide(hazards, kind="arrival", u_ms=1.0).wait
 
 
+def test_a_clump_that_a_batch_s_end_falls_into_is_waited_for_too() -> None:
+    """Nothing is known of times after a batch's end, but the newest came just now, and others with it."""
+    hazards = clumped()
+    assert not decide(hazards, kind="completion").wait
+    assert decide(hazards, kind="completion", since_arrival_ms=1.0).wait
+    assert not decide(hazards, kind="completion", since_arrival_ms=500.0).wait
+
+
 def test_somebody_who_comes_surely_but_later_is_worth_a_wait_through_a_time_when_nobody_comes() -> None:
     """A look at this moment's hazard alone would leave at once: it is 0 for a while."""
     hazards, at = Hazards(), 0.0

@@ -33,7 +33,8 @@ class AutoWait:
         self._rows: list[tuple[int, int]] = []
 
     def boarded(self, claim: Claim, *, alone: bool) -> None:
-        """A batch was claimed. `alone` while no other worker takes from the queue: then no arrival is missing."""
+        """A batch was claimed. `alone` while no other worker takes from the queue, in order: then no arrival is
+        missing."""
         self._open_since_ms = None
         if claim.trigger != "retry":
             arrivals = [seat.element.arrival_ms for seat in claim.seats if seat.element.arrival_ms > 0]
@@ -63,6 +64,7 @@ class AutoWait:
             hazards=self.hazards,
             waited_ms=look.now_ms - self._open_since_ms,
             cap_ms=self._cap_ms if look.due_in_ms is None else look.due_in_ms,
+            since_arrival_ms=look.newest_ms,
         )
         self.reason = decision.reason
         return decision

@@ -114,7 +114,7 @@ class Boarding:
         if isinstance(look, Claim):
             self._name = _new_name()
             if self._auto is not None:
-                self._auto.boarded(look, alone=self._vitals.alone)
+                self._auto.boarded(look, alone=self._vitals.alone and s.order == "fifo")
         return look
 
     async def _wait_for_more(self, look: NotYet, before: NotYet | None, stop: asyncio.Event) -> None:

@@ -46,11 +46,13 @@ def wait_on(  # noqa: PLR0913 - each is one fact of the moment
     hazards: Hazards,
     waited_ms: float,
     cap_ms: float | None,
+    since_arrival_ms: float | None = None,
 ) -> Decision:
     """Whether `n` rows, of `size` at most, wait for one more, `u_ms` after the last event, which was of this `kind`.
 
     `tau(n)` is the time that a batch of n takes, ms. `waited_ms` is how long this batch has been held open already:
     since the engine is free and somebody waits. `cap_ms` is how much longer the oldest may wait, None without a limit.
+    `since_arrival_ms` tells, after the end of a batch, how long ago the newest came: it may belong to a clump.
     """
     if n >= size:
         return Decision(False, 0.0, "leaves: full")
@@ -66,6 +68,8 @@ def wait_on(  # noqa: PLR0913 - each is one fact of the moment
     cost = n + LATER_SHARE * hazards.per_ms() * time_ms
     most_ms = left_ms if cap_ms is None else min(left_ms, cap_ms)
     best = _best(hazards.ahead(u_ms, kind), most_ms, gain_ms, cost)
+    if kind == "completion" and since_arrival_ms is not None:
+        best = max(best, _best(hazards.ahead(since_arrival_ms, "arrival"), most_ms, gain_ms, cost))
     why = f"waiting {best.lasts_ms:.1f} ms gains {best.gain_ms:.1f} ms, {u_ms:.1f} ms after {_THE[kind]}"
     if best.gain_ms <= 0:
         return Decision(False, 0.0, f"leaves: no wait pays, {u_ms:.1f} ms after {_THE[kind]}")

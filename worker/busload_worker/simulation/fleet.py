@@ -132,6 +132,7 @@ class Fleet:
             hazards=worker.hazards,
             waited_ms=now - max(completed, oldest),
             cap_ms=None if s.cap_ms is None else oldest + s.cap_ms - now,
+            since_arrival_ms=now - self._newest_ms,
         )
         return decision.look_in_ms if decision.wait else 0.0
 
