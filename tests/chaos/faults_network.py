@@ -96,7 +96,8 @@ async def given_up(lab: Lab, links: Sequence[Link]) -> None:
         try:
             await asyncio.wait_for(link.closed.wait(), max(0.0, began + GIVEN_UP_S - time.monotonic()))
         except TimeoutError:
-            lab.ledger.odd.append(f"a mute connection was not given up within {GIVEN_UP_S:.0f} s")
+            if link.unheard:
+                lab.ledger.odd.append(f"a mute connection was not given up within {GIVEN_UP_S:.0f} s")
             link.cut()
 
 

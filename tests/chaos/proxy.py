@@ -44,6 +44,9 @@ class Link:
         self._up: asyncio.StreamWriter | None = None
         self._commands = hiredis.Reader()
         self.mute = False
+        self.unheard = False
+        """Whether a command came that nobody will ever answer. Until one comes nobody can know that we are mute."""
+
         self._reply_lost: Trap | None = None
         self.closed = asyncio.Event()
 
@@ -74,6 +77,7 @@ class Link:
 
     def _passes(self, chunk: bytes) -> bool:
         """Whether the bytes go on. Every command is looked at, for traps."""
+        self.unheard |= self.mute
         self._commands.feed(chunk)
         while (command := self._commands.gets()) is not False:
             trap = self._proxy.trap_for(command)

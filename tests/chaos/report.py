@@ -54,6 +54,7 @@ def summary(options: Options, ledger: Ledger, mets: list[Met], verdict: Verdict)
         *_slowest(mets, options),
         *(f"BROKEN: {complaint}" for complaint in verdict.complaints[:20]),
         *_named("lost", verdict.lost),
+        *(f"  lost: {_around(ledger, request_id)}" for request_id in sorted(verdict.lost)[:10]),
         *_named("answered twice", verdict.doubled),
         *_named("wrong answer", verdict.wrong),
         *_named("convicted though innocent", verdict.convicted),
@@ -66,6 +67,14 @@ def _slowest(mets: list[Met], options: Options) -> list[str]:
         (met for met in mets if (met.slowest_s or 0) > options.bound_s), key=lambda met: -(met.slowest_s or 0)
     )
     return [f"  slow: {met.told()}" for met in slow[:10]]
+
+
+def _around(ledger: Ledger, request_id: str) -> str:
+    """When it was sent, and what happened then; times in s from its sending."""
+    sent = ledger.asked[request_id].sent_at
+    near = [fault for fault in ledger.faults if fault.began_at < sent + 10 and fault.over_at > sent - 3]
+    told = (f"{fault.kind} {fault.began_at - sent:.2f} to {fault.over_at - sent:.2f}" for fault in near)
+    return f"{request_id}, sent at {sent:.3f} of the monotonic clock; {', '.join(told)}"
 
 
 def _named(what: str, ids: Iterable[str]) -> list[str]:
