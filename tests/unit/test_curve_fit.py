@@ -29,9 +29,7 @@ def learn(curve: ServiceCurve, shapes: list[Batch], *, noise: float = 0.0, seed:
     draw, fit = random.Random(seed), CurveFit()
     for prompt, longest, new in shapes:
         ran_ms = curve.predict_ms(prompt_tokens=prompt, longest=longest, new_tokens=new)
-        fit.add(
-            prompt_tokens=prompt, longest=longest, new_tokens=new, ran_ms=ran_ms * draw.lognormvariate(0, noise)
-        )
+        fit.add(prompt_tokens=prompt, longest=longest, new_tokens=new, ran_ms=ran_ms * draw.lognormvariate(0, noise))
     return fit
 
 
