@@ -63,7 +63,7 @@ class Script:
         return await self._evalsha(*call)
 
     async def _evalsha(self, *call: Any) -> Any:
-        """Past redis-py's machinery for retries, which we never use: a third of a call's cost."""
+        """Past redis-py's machinery for retries, which we never use: a sixth of a call's cost."""
         if type(self._redis) is not Redis:
             return await self._redis.evalsha(*call)
         pool = self._redis.connection_pool

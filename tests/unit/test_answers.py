@@ -14,10 +14,9 @@ from busload_shared.replies import Claim, Seat
 from busload_shared.request import Request
 from busload_shared.result import BatchInfo, Output, Proof, Result, TokenLogprob, Usage
 from busload_worker.admission import admit, readable_id
-from busload_worker.answers import Ride
+from busload_worker.answers import Ride, delivery, succeeded
 from busload_worker.engines.fake_model import row_done
 from busload_worker.engines.protocol import BatchStarted, RowDone
-from busload_worker.success import succeeded
 
 NOW = 10_000.0
 
@@ -41,7 +40,7 @@ def test_a_good_row_boards_and_its_answer_tells_why_the_batch_left_and_how_long_
     trip.begin(BatchStarted(rows=1, prompt_tokens=1, tokens=5), NOW + 2)
     row = row_done(admission.rows[0], ran_ms=7.0, proof=Proof(spread_ms=0, preemptions=0))
 
-    result = Result.model_validate_json(succeeded(trip, *admission.seats[0], row, held_ms=1.5).result)
+    result = succeeded(trip, *admission.seats[0], row, held_ms=1.5)
 
     assert (result.status, result.worker, result.attempts) == ("succeeded", "w1", 1)
     assert result.metadata == {"k": [1, 2**70]}
@@ -87,7 +86,9 @@ def test_what_is_delivered_reads_back_as_what_happened_whatever_it_was(
     trip.begin(BatchStarted(rows=7, prompt_tokens=1, tokens=5), NOW + 2)
     request = Request(id=name, prompt="x", metadata=metadata)
 
-    sent = succeeded(trip, Seat(4, element, False), request, row, held_ms=held_ms)
+    place = Seat(4, element, False)
+
+    sent = delivery(place, succeeded(trip, place, request, row, held_ms=held_ms))
     told = Result.model_validate_json(sent.result)
 
     assert (sent.position, sent.id, sent.status, sent.reply, sent.letter) == (4, name, "succeeded", "client", b"")

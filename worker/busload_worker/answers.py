@@ -8,7 +8,7 @@ from busload_shared.replies import Claim, DeadLetter, Delivery, Seat
 from busload_shared.request import Request, made
 from busload_shared.result import BatchInfo, ErrorCode, Result, ResultError, Status, Timing
 
-from .engines.protocol import BatchStarted
+from .engines.protocol import BatchStarted, RowDone
 
 POISON_LONE_DEATHS = 2
 """A request is convicted when it died alone this often: once may be the machine's fault."""
@@ -43,10 +43,39 @@ class Ride:
         return made(BatchInfo, fields)
 
 
+def succeeded(ride: Ride, seat: Seat, request: Request, row: RowDone, *, held_ms: float = 0.0) -> Result:
+    """The answer to a row that ran to its end."""
+    arrival = _arrival(ride, seat)
+    timing = {
+        "enqueued_ms": arrival,
+        "claimed_ms": ride.claim.claimed_ms,
+        "started_ms": ride.started_ms,
+        "finished_ms": ride.started_ms + row.ran_ms,
+        "waited_ms": ride.started_ms - arrival,
+        "run_ms": row.ran_ms,
+        "held_ms": held_ms,
+        "proof": row.proof,
+    }
+    result = {
+        "v": 1,
+        "id": request.id,
+        "status": "succeeded",
+        "outputs": row.outputs,
+        "usage": row.usage,
+        "error": None,
+        "batch": ride.info(seat.position),
+        "timing": made(Timing, timing),
+        "worker": ride.worker,
+        "attempts": seat.element.attempts + 1,
+        "metadata": request.metadata,
+    }
+    return made(Result, result)
+
+
 def unrun(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *, now_ms: float) -> Result:
     """The answer to a row that was not run, or not to its end."""
     statuses: dict[ErrorCode, Status] = {"cancelled": "cancelled", "expired": "expired"}
-    arrival = arrival_of(ride, seat)
+    arrival = _arrival(ride, seat)
     return Result(
         id=request.id if request else seat.element.id,
         status=statuses.get(error.code, "failed"),
@@ -86,7 +115,7 @@ def dead_letter(ride: Ride, seat: Seat, result: Result, now_ms: float) -> bytes:
             code=result.error.code,
             message=result.error.message,
             at_ms=now_ms,
-            enqueued_ms=arrival_of(ride, seat),
+            enqueued_ms=_arrival(ride, seat),
             attempts=seat.element.attempts,
             batch=ride.claim.batch,
             worker=ride.worker,
@@ -98,7 +127,7 @@ def dead_letter(ride: Ride, seat: Seat, result: Result, now_ms: float) -> bytes:
     )
 
 
-def arrival_of(ride: Ride, seat: Seat) -> float:
+def _arrival(ride: Ride, seat: Seat) -> float:
     """A header that a producer forged cannot be younger than its claim, nor older than anything: 0 means unknown."""
     arrival = seat.element.arrival_ms
     return min(arrival, ride.claim.claimed_ms) if arrival > 0 else ride.claim.claimed_ms

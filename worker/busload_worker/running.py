@@ -13,11 +13,10 @@ from busload_shared.request import Request
 from busload_shared.result import Proof, ResultError
 
 from .admission import Admission
-from .answers import Ride, delivery, unrun
+from .answers import Ride, delivery, succeeded, unrun
 from .engines.protocol import BatchDone, BatchStarted, Engine, EngineEvent, EngineRow, RowDone, RowRefused
 from .logs import fields
 from .outbox import Outbox
-from .success import succeeded
 
 logger = logging.getLogger("busload.batch")
 
@@ -162,7 +161,7 @@ class BatchRun:
             if self._learn:
                 self._learn(request, row)
         if self._release_rows:
-            self._outbox.post([succeeded(self.ride, seat, request, row)])
+            self._outbox.post([delivery(seat, succeeded(self.ride, seat, request, row))])
         else:
             self._ended.append((seat, request, row))
 
@@ -170,7 +169,7 @@ class BatchRun:
         ran_ms = self.done.ran_ms if self.done else self.now_ms() - self.ride.started_ms
         self._outbox.post(
             [
-                succeeded(self.ride, seat, request, row, held_ms=max(0.0, ran_ms - row.ran_ms))
+                delivery(seat, succeeded(self.ride, seat, request, row, held_ms=max(0.0, ran_ms - row.ran_ms)))
                 for seat, request, row in self._ended
             ]
         )
