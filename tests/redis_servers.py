@@ -169,10 +169,18 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+HIGHEST_PORT = 55535
+"""A node of a cluster listens on a second port, 10,000 higher."""
+
+
 def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """One of those that the kernel hands out, of which most are low enough."""
+    while True:
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = int(sock.getsockname()[1])
+        if port <= HIGHEST_PORT:
+            return port
 
 
 class Servers:

@@ -139,7 +139,7 @@ async def _judge_leftovers(verdict: Verdict, lab: Lab) -> None:
     expected = {"succeeded": len(lab.ledger.asked) - poison, "failed": poison}
     counted = {name: info.counters.get(name, 0) for name in expected}
     if counted != expected and lab.options.fsync == "always":
-        verdict.complaints.append(f"results written by the counters {counted}, requests {expected}")
+        verdict.complaints.append(f"results written by the counters {info.counters}, requests {expected}")
 
 
 async def immortal_keys(lab: Lab) -> list[str]:

@@ -124,7 +124,9 @@ class Producers:
         payload = raw(request_id)
         while True:
             try:
-                await self._redis.lpush(self._orders.queue, payload)
+                depth = await self._redis.lpush(self._orders.queue, payload)
+                if not isinstance(depth, int) or depth < 1:
+                    print("odd", request_id, f"LPUSH was answered by {depth!r}", flush=True)
                 break
             except (RedisError, OSError):  # it may have come through: the same element again is the same request
                 await asyncio.sleep(AGAIN_S)
@@ -133,7 +135,10 @@ class Producers:
             await asyncio.sleep(POLL_S)
             with contextlib.suppress(RedisError, OSError):
                 if (body := await self._redis.get(key)) is not None:
-                    return fingerprint(json.loads(body))
+                    result = json.loads(body)
+                    if result["id"] != request_id:
+                        print("odd", request_id, f"GET was answered by {body!r}", flush=True)
+                    return fingerprint(result)
 
 
 def tell_where_all_are() -> None:

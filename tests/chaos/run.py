@@ -51,6 +51,9 @@ async def finish(lab: Lab, watcher: Watcher) -> bool:
     if not kept:
         for worker in lab.fleet.workers:
             say(f"--- {worker.name}\n{worker.last_words()}")
+        if verdict.lost:
+            lab.server.kept = True
+            say(f"what Redis wrote down is kept in {lab.server.folder}")
         say(f"BROKEN: seed {lab.options.seed}; repeat with\n  {lab.options.again()}")
     return kept
 

@@ -174,6 +174,7 @@ async def test_a_forged_reply_token_brings_its_owner_nothing_it_did_not_ask_for(
         token = client._wires()._token
         await depot.push(b"@1.000 0 0 %b other " % token.encode() + body("other"))
         await depot.push(b"@1.000 0 0 %b mine2 " % token.encode() + body("liar"))
+        await depot.settled()  # while it runs, the id is taken: whoever may push may do that to any id
         assert (await client.generate(id="mine2", prompt="prompt of mine2", max_tokens=4)).text.startswith(
             echo("mine2")
         )
