@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import signal
 import time
@@ -90,15 +91,21 @@ async def side(lab: Lab, dice: random.Random, injected: Injected, whose: str) ->
 
 
 async def given_up(lab: Lab, links: Sequence[Link]) -> None:
-    """Wait until the clients have closed these mute connections."""
+    """Wait until the clients have closed these mute connections. One that is idle in a pool nobody can find out."""
     began = time.monotonic()
     for link in links:
-        try:
-            await asyncio.wait_for(link.closed.wait(), max(0.0, began + GIVEN_UP_S - time.monotonic()))
-        except TimeoutError:
-            if link.unheard:
+        await closed_by(link, began + GIVEN_UP_S)
+        if link.unheard_since is not None:  # it may have been used only a moment ago
+            await closed_by(link, link.unheard_since + GIVEN_UP_S)
+            if not link.closed.is_set():
                 lab.ledger.odd.append(f"a mute connection was not given up within {GIVEN_UP_S:.0f} s")
-            link.cut()
+        link.cut()
+
+
+async def closed_by(link: Link, latest: float) -> None:
+    """Wait for its end, at most until this moment of the monotonic clock."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(link.closed.wait(), max(0.0, latest - time.monotonic()))
 
 
 async def lose(lab: Lab, dice: random.Random, injected: Injected, *, command: str, when: When) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import time
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -44,8 +45,8 @@ class Link:
         self._up: asyncio.StreamWriter | None = None
         self._commands = hiredis.Reader()
         self.mute = False
-        self.unheard = False
-        """Whether a command came that nobody will ever answer. Until one comes nobody can know that we are mute."""
+        self.unheard_since: float | None = None
+        """When a command came that nobody will ever answer. Until one comes nobody can know that we are mute."""
 
         self._reply_lost: Trap | None = None
         self.closed = asyncio.Event()
@@ -77,7 +78,8 @@ class Link:
 
     def _passes(self, chunk: bytes) -> bool:
         """Whether the bytes go on. Every command is looked at, for traps."""
-        self.unheard |= self.mute
+        if self.mute and self.unheard_since is None:
+            self.unheard_since = time.monotonic()
         self._commands.feed(chunk)
         while (command := self._commands.gets()) is not False:
             trap = self._proxy.trap_for(command)
@@ -88,7 +90,7 @@ class Link:
             if trap.when == "after":
                 self._reply_lost = trap
             elif trap.silent:
-                self.mute = True
+                self._fall_silent()
             else:
                 self.cut()
         return not self.mute
@@ -99,12 +101,16 @@ class Link:
                 await self._late()
                 if (trap := self._reply_lost) is not None:
                     self._reply_lost = None
-                    self.mute = trap.silent
                     if not trap.silent:
                         return
+                    self._fall_silent()
                 if not self.mute:
                     self._writer.write(chunk)
                     await self._writer.drain()
+
+    def _fall_silent(self) -> None:
+        """Upon a command, which is not answered any more."""
+        self.mute, self.unheard_since = True, time.monotonic()
 
     async def _late(self) -> None:
         if self._proxy.delay_s:
