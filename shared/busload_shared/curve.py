@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -13,7 +15,7 @@ class ServiceCurve(BaseModel):
     fixed part and a part for each row that still runs.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="ignore")
 
     overhead_ms: float
     prompt_ms: float

@@ -6,7 +6,7 @@ import base64
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -119,8 +119,32 @@ class Reclaimed(NamedTuple):
     rows: int
 
 
+class RunningBatch(NamedTuple):
+    """A batch that is out now. `left` rows are unanswered; `waited_ms` is how long its first row had waited when it was
+    claimed, None once that row is answered."""
+
+    batch: str
+    size: int
+    trigger: str
+    claimed_ms: float
+    worker: str
+    left: int
+    waited_ms: float | None
+
+    @classmethod
+    def read(cls, batch: bytes, record: bytes, left: bytes, came_ms: bytes) -> Self | None:
+        """From what lua/running.lua returns; None for a record that no script wrote."""
+        try:
+            size, trigger, claimed, worker = record.decode("utf-8", "replace").split(" ", 3)
+            rows, claimed_ms = int(size), float(claimed)
+            waited_ms = max(0.0, claimed_ms - float(came_ms)) if came_ms else None
+            return cls(batch.decode("utf-8", "replace"), rows, trigger, claimed_ms, worker, int(left or rows), waited_ms)
+        except ValueError:
+            return None
+
+
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="ignore")
 
 
 class WorkerInfo(_Record):
@@ -204,7 +228,8 @@ class QueueInfo(_Record):
 class DeadLetter(BaseModel):
     """A request that will not be run again, with the evidence. `payload` is base64 where it is no UTF-8."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")  # a newer worker's letter is found by its very bytes
+    # `allow`: a newer worker's letter is found by its very bytes
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
 
     id: str | None
     code: str

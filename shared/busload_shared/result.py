@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -20,7 +20,7 @@ ErrorCode = Literal["invalid_request", "prompt_too_long", "too_heavy", "poison",
 class ResultPart(Message):
     """Base of a result's parts. Unlike a request's, unknown fields are ignored: a newer worker may add some."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore")
 
 
 class TokenLogprob(ResultPart):

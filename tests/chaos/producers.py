@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -142,9 +143,15 @@ class Producers:
 
 
 def tell_where_all_are() -> None:
-    """What every task waits for, on stderr: for the case that some wait for ever."""
+    """What every task waits for, down to the innermost call, on stderr: for the case that some wait for ever."""
     for task in asyncio.all_tasks():
-        task.print_stack(file=sys.stderr)
+        print(task.get_name(), file=sys.stderr)
+        inner: Any = task.get_coro()
+        while (frame := getattr(inner, "cr_frame", None) or getattr(inner, "ag_frame", None)) is not None:
+            known = {name: frame.f_locals[name] for name in ("request_id", "depth") if name in frame.f_locals}
+            print(f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name} {known}", file=sys.stderr)
+            inner = getattr(inner, "cr_await", None) or getattr(inner, "ag_await", None)
+        print(f"  waits for {inner!r}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
