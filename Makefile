@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter to make it with; ARGS=... goes to the command that a target runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos mutants check format bench bench-simulated clean
+.PHONY: help setup demo test chaos mutants check format bench bench-gateway bench-simulated bench-agreement bench-curve bench-peers bench-modes clean
 
 VENV := .venv/bin
 ARGS ?=
@@ -42,8 +42,23 @@ bench: setup ## Measure throughput beside a bare loop, latency, and the overhead
 	$(VENV)/python ops/bench/latency.py $(ARGS)
 	$(VENV)/python ops/bench/overhead.py $(ARGS)
 
+bench-gateway: setup ## Measure the HTTP gateway's requests per second and latency (quiet machine!)
+	$(VENV)/python ops/bench/gateway.py $(ARGS)
+
 bench-simulated: setup ## What length order and the learned wait gain, by simulation (ARGS="--quick")
 	$(VENV)/python ops/bench/simulated.py $(ARGS)
+
+bench-peers: setup ## Busload beside Mosec, Ray Serve, BentoML, LitServe, celery-batches, batched (ARGS="--quick")
+	PYTHONPATH=ops/bench $(VENV)/python -m peers $(ARGS)
+
+bench-modes: setup ## What each remedy gains on a real engine, beside the textbook and continuous batching (ARGS="--quick")
+	$(VENV)/python ops/bench/modes.py $(ARGS)
+
+bench-agreement: setup ## The simulator against the real system, in 4 minutes (quiet machine!)
+	$(VENV)/python ops/bench/agreement.py $(ARGS)
+
+bench-curve: setup ## How well a worker knows how long its batches take, on the real engine (quiet machine!)
+	$(VENV)/python ops/bench/curve.py $(ARGS)
 
 clean: ## Remove what make made here; the converted model stays in ~/.cache/busload
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis bench-results dist build

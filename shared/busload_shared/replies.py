@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from .curve import ServiceCurve
 from .element import Element
 from .result import Result, Status, Trigger
+from .wait_info import WaitInfo
 
 SubmitState = Literal["queued", "waiting", "running", "answered", "full"]
 """`queued`: new, and in the queue now. `waiting`, `running`, `answered`: the id was known, nothing was added.
@@ -104,7 +105,7 @@ class Delivery(NamedTuple):
 
 
 class RequestStatus(NamedTuple):
-    """Where a request is. `result` when answered, `batch` when running."""
+    """Where a request is. `result` when answered, `batch` (its id) when running; None else."""
 
     state: State
     result: Result | None = None
@@ -119,7 +120,8 @@ class Reclaimed(NamedTuple):
     rows: int
 
 
-class RunningBatch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RunningBatch:
     """A batch that is out now. `left` rows are unanswered; `waited_ms` is how long its first row had waited when it was
     claimed, None once that row is answered."""
 
@@ -138,9 +140,19 @@ class RunningBatch(NamedTuple):
             size, trigger, claimed, worker = record.decode("utf-8", "replace").split(" ", 3)
             rows, claimed_ms = int(size), float(claimed)
             waited_ms = max(0.0, claimed_ms - float(came_ms)) if came_ms else None
-            return cls(batch.decode("utf-8", "replace"), rows, trigger, claimed_ms, worker, int(left or rows), waited_ms)
+            return cls(
+                batch.decode("utf-8", "replace"), rows, trigger, claimed_ms, worker, int(left or rows), waited_ms
+            )
         except ValueError:
             return None
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The batches that are out at `now_ms`."""
+
+    now_ms: float
+    batches: tuple[RunningBatch, ...]
 
 
 class _Record(BaseModel):
@@ -150,7 +162,11 @@ class _Record(BaseModel):
 class WorkerInfo(_Record):
     """What a worker says of itself with each heartbeat; unknown fields of a newer worker are ignored.
 
-    `rows_per_s` is its recent rate while running; `claimed_ms` the time of its last successful look at the queue.
+    `state` is one of WorkerState. `batch` and `batch_size` (rows) are of the running batch. Counted since its start:
+    `batches_done`, `rows_done`, `engine_restarts`, `leases_lost`, `proofs_broken` (batches that did not run as one
+    unit), `out_of_memory` (runs). `rows_per_s` is its recent rate while running; `looked_ms` its last successful look
+    at the queue, Unix ms on the Redis clock; `curve` what it has learned of its batch times; `wait` of when requests
+    come, where `max_wait_ms` is `auto`.
     """
 
     name: str
@@ -172,10 +188,16 @@ class WorkerInfo(_Record):
     out_of_memory: int = 0
     looked_ms: float | None = None
     curve: ServiceCurve | None = None
+    wait: WaitInfo | None = None
 
 
 class QueueInfo(_Record):
-    """The state of a queue at one moment. Ages are in ms, None where nothing is there to have one."""
+    """The state of a queue at one moment, `now_ms` (Unix ms on the Redis clock). Ages are in ms, None where nothing is
+    there to have one.
+
+    `waiting`, `retry` (to run again after a death) and `inflight` (in running batches) count requests, `leases` running
+    batches, `dead` dead letters. `counters` are totals since the queue began, by name; those that are 0 may be missing.
+    """
 
     queue: str
     now_ms: float

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from busload_shared.curve import ServiceCurve
 from busload_shared.errors import BatchFailed, EngineDied
 from busload_shared.request import Request
 from busload_worker.engines.fake_engine import FakeEngine
@@ -20,6 +21,7 @@ from busload_worker.engines.protocol import (
     RowDone,
     RowRefused,
 )
+from busload_worker.simulation.riding import row_ends_ms
 
 
 async def an_engine(**curve: float) -> FakeEngine:
@@ -71,6 +73,16 @@ def test_a_row_ends_at_its_own_length_and_the_batch_at_the_longest() -> None:
         (140, [1, 2]),
         (230, [0]),
     ]
+
+
+@pytest.mark.parametrize("lengths", [[7], [3, 50, 8, 8, 1], [20] * 16])
+def test_it_follows_the_service_curve_that_is_simulated(lengths: list[int]) -> None:
+    curve = FakeCurve(overhead_ms=12, per_prompt_token_ms=0.3, per_token_ms=4, per_row_token_ms=0.7)
+    rows = [a_row(index, max_tokens=length, prompt="x" * 36) for index, length in enumerate(lengths)]
+    plan = plan_batch(rows, curve)
+    simulated = ServiceCurve(overhead_ms=12, prompt_ms=0.3, step_ms=4, token_ms=0.7)
+    ends = row_ends_ms(simulated, prompt_tokens=9 * len(lengths), lengths=lengths)
+    assert {row.index: stop.at_ms for stop in plan.stops for row in stop.rows} == pytest.approx(dict(enumerate(ends)))
 
 
 async def test_every_row_is_told_once_between_the_start_and_the_end() -> None:

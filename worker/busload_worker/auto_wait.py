@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from busload_shared.curve import ServiceCurve
 from busload_shared.replies import Claim, NotYet
+from busload_shared.wait_info import Hazard, WaitInfo
 
 from .batch_times import BatchTimes
 from .engines.protocol import RowDone
@@ -68,6 +70,21 @@ class AutoWait:
         )
         self.reason = decision.reason
         return decision
+
+    def info(self) -> WaitInfo:
+        """The last reason and the learned tables, for people."""
+        return WaitInfo(reason=self.reason, after_arrival=self._table("arrival"), after_batch=self._table("completion"))
+
+    def _table(self, kind: Kind) -> tuple[Hazard, ...]:
+        return tuple(
+            Hazard(
+                from_ms=round(line.from_ms, 3),
+                to_ms=round(line.to_ms, 3) if math.isfinite(line.to_ms) else None,
+                arrivals=round(line.arrivals, 2),
+                waited_ms=round(line.waited_ms, 1),
+            )
+            for line in self.hazards.table(kind)
+        )
 
     def _last_event(self, look: NotYet) -> _Event:
         since_arrival = look.newest_ms if look.newest_ms is not None else 0.0

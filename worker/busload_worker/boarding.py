@@ -59,7 +59,7 @@ class Boarding:
         self._vitals = vitals
         self._limit = limit
         self._chooser = chooser
-        self._auto = auto
+        self._auto = vitals.auto = auto
         self._decision: Decision | None = None
         self._name = _new_name()
 

@@ -31,6 +31,8 @@ def make_engine(settings: Settings) -> Engine:
             overhead_ms=s.fake_overhead_ms,
             per_request_ms=s.fake_per_request_ms,
             per_token_ms=s.fake_per_token_ms,
+            per_prompt_token_ms=s.fake_per_prompt_token_ms,
+            per_row_token_ms=s.fake_per_row_token_ms,
         )
         if s.engine_host != "process":
             return FakeEngine(curve)

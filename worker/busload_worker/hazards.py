@@ -8,7 +8,7 @@ answer an answer, it is high shortly after a batch's end. That is what makes a w
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -59,7 +59,7 @@ class _Table:
         self.all_events, self.all_exposure = 0.0, 0.0
 
     def add(self, u_ms: float, weight: float, *, arrived: bool) -> None:
-        last = bisect_right(EDGES_MS, u_ms)
+        last = bisect_left(EDGES_MS, u_ms)  # at an edge: in the bin that was waited through, not in the next
         start = 0.0
         for i in range(last):
             self.exposure[i] += weight * (EDGES_MS[i] - start)

@@ -99,6 +99,12 @@ class Settings(BaseSettings):
     fake_per_token_ms: Annotated[float, Field(ge=0, le=1e9)] = Field(
         0, description="fake engine: per token of the longest row, ms"
     )
+    fake_per_prompt_token_ms: Annotated[float, Field(ge=0, le=1e9)] = Field(
+        0, description="fake engine: per token of all prompts, ms"
+    )
+    fake_per_row_token_ms: Annotated[float, Field(ge=0, le=1e9)] = Field(
+        0, description="fake engine: per new token of all rows, ms"
+    )
     vllm: dict[str, JsonValue] = Field(
         default_factory=dict, description="vLLM's own options; in the environment BUSLOAD_VLLM_<OPTION>"
     )
@@ -107,6 +113,9 @@ class Settings(BaseSettings):
         description="name in results and logs",
     )
     ready_file: str = Field("", description="a file that is there while the worker is ready")
+    tracing: Literal["auto", "on", "off"] = Field(
+        "auto", description="OpenTelemetry spans; auto: when its SDK is installed and an OTEL variable says where to"
+    )
     log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else json")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="how much is logged; a prompt's text never is"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from busload_shared.replies import WorkerInfo, WorkerState
 
+from .auto_wait import AutoWait
 from .curve_fit import CurveFit
 from .engines.protocol import BatchDone, EngineInfo
 from .settings import Settings
@@ -41,6 +42,7 @@ class Vitals:
     looked_at: float | None = None
     workers: int = 0
     fit: CurveFit = field(default_factory=CurveFit)
+    auto: AutoWait | None = None
     paces: deque[float] = field(default_factory=lambda: deque(maxlen=PACES))
 
     def looked(self, now_ms: float) -> None:
@@ -118,4 +120,5 @@ class Vitals:
             out_of_memory=self.out_of_memory,
             looked_ms=self.looked_ms,
             curve=self.fit.curve(),
+            wait=self.auto.info() if self.auto else None,
         )

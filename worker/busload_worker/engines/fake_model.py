@@ -35,7 +35,8 @@ Duration = Annotated[float, Field(ge=0)]
 
 
 class FakeCurve(Message):
-    """How long the fake takes: overhead + per request * rows + per token * own length, in ms.
+    """How long the fake takes: overhead + per request * rows + per prompt token * all prompts, then at each step
+    per token + per row token * rows that still run, in ms.
 
     A row ends when its own length is reached and the batch at its longest row; all zero is as fast as it
     goes.
@@ -44,10 +45,17 @@ class FakeCurve(Message):
     overhead_ms: Duration = 0.0
     per_request_ms: Duration = 0.0
     per_token_ms: Duration = 0.0
+    per_prompt_token_ms: Duration = 0.0
+    per_row_token_ms: Duration = 0.0
 
-    def ends_ms(self, rows: int, tokens: int) -> float:
-        """When a row of so many tokens ends in a batch of so many rows, in ms from the batch's start."""
-        return self.overhead_ms + self.per_request_ms * rows + self.per_token_ms * tokens
+    def first_step_ms(self, rows: int, prompt_tokens: int) -> float:
+        """When the first step of a batch begins, in ms from the batch's start."""
+        return self.overhead_ms + self.per_request_ms * rows + self.per_prompt_token_ms * prompt_tokens
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether a longer row ends later."""
+        return self.per_token_ms > 0 or self.per_row_token_ms > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +83,26 @@ def plan_batch(rows: Sequence[EngineRow], curve: FakeCurve) -> Plan:
     prompt = sum(prompt_tokens(row.request) for row in running)
     room = sum(row.request.max_tokens * row.request.n for row in running)
     started = BatchStarted(rows=len(running), prompt_tokens=prompt, tokens=prompt + room)
-    return Plan(refused=refused, started=started, stops=_stops(running, curve))
+    return Plan(
+        refused=refused,
+        started=started,
+        stops=_stops(running, curve, first_ms=curve.first_step_ms(len(running), prompt)),
+    )
 
 
-def _stops(running: list[EngineRow], curve: FakeCurve) -> tuple[Stop, ...]:
+def _stops(running: list[EngineRow], curve: FakeCurve, *, first_ms: float) -> tuple[Stop, ...]:
     """A faulty row comes first among those that end with it: a fault takes the whole step down."""
-    if not curve.per_token_ms:
+    if not curve.has_steps:
         running.sort(key=lambda row: fault_of(row.request) is None)
-        return (Stop(curve.ends_ms(len(running), 0), tuple(running)),) if running else ()
+        return (Stop(first_ms, tuple(running)),) if running else ()
     running.sort(key=lambda row: (output_tokens(row.request), fault_of(row.request) is None))
-    groups = groupby(running, key=lambda row: output_tokens(row.request))
-    return tuple(Stop(curve.ends_ms(len(running), length), tuple(group)) for length, group in groups)
+    stops, left, ended_tokens = [], len(running), 0
+    for length, group in groupby(running, key=lambda row: output_tokens(row.request)):
+        rows = tuple(group)
+        steps_ms = curve.per_token_ms * length + curve.per_row_token_ms * (ended_tokens + left * length)
+        stops.append(Stop(first_ms + steps_ms, rows))
+        left, ended_tokens = left - len(rows), ended_tokens + len(rows) * length
+    return tuple(stops)
 
 
 def fault_of(request: Request) -> Fault | None:
