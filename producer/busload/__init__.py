@@ -33,6 +33,7 @@ from busload_shared.result import (
 )
 
 from .async_client import AsyncClient
+from .bulk.outcome import Outcome
 from .client import Client
 from .sending import Submission
 
@@ -47,6 +48,7 @@ __all__ = [
     "Client",
     "DeadlineUnmeetable",
     "NotReplicated",
+    "Outcome",
     "Output",
     "Proof",
     "QueueFull",

@@ -14,7 +14,7 @@ def main() -> None:
             f"busload: the command line needs {' and '.join(missing)}. Run: pip install 'busload[cli]'", file=sys.stderr
         )
         sys.exit(2)
-    from .cli import app
+    from .cli.app import app
 
     app(prog_name="busload")
 

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
+from busload_shared.archive import Archive
 from busload_shared.errors import BusloadError, ResultTimeout
 from busload_shared.replicated import Copies
 from busload_shared.replies import CancelState, QueueInfo, RequestStatus
 from busload_shared.request import Request
 from busload_shared.result import Result, ResultError
 
+from .bulk.flight import IN_FLIGHT
+from .bulk.outcome import Outcome
+from .bulk.running import Running, run_async
 from .completion import as_completed
 from .encoding import as_request, checked_id, outgoing
 from .looking import no_result, parsed
 from .sending import Submission, send_many
 from .turnstile import AT_MOST
 from .wiring import Address, Wiring
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _LAST_LOOK_S = 0.5
 
@@ -28,8 +36,9 @@ class AsyncClient:
     """Submits requests to one queue and waits for their results. Connects on first use; close it, or use `async with`.
 
     One client serves any number of tasks of its event loop over a few connections. Submits of one turn of the
-    loop travel together and in order; all who wait share one subscription. `max_queue_length` is the depth at
-    which this client's requests are refused. `patience_s` is how long a call survives Redis being away before it
+    loop travel together and in order; all who wait share one subscription. `max_queue_length` is the depth (waiting
+    requests) at which this client's requests are refused. `result_ttl_s` is how long the result of a cancelled request
+    is kept; workers say it for all others. `patience_s` is how long a call survives Redis being away before it
     raises BusloadUnavailable; every call may then be repeated. An id given twice is one request. With `wait_replicas`
     a submit raises NotReplicated unless so many replicas of Redis have it within `wait_timeout_ms`.
 
@@ -77,7 +86,10 @@ class AsyncClient:
         A missing id becomes a random one. Raises RequestInvalid, QueueFull, and DeadlineUnmeetable for a deadline that
         the workers cannot meet by their own figures.
         """
-        wiring, one = self._wires(), outgoing(as_request(request, fields))
+        wiring, asked = self._wires(), as_request(request, fields)
+        if wiring.tracing is not None and asked.trace is None:
+            return await wiring.tracing.around("busload submit", asked, self.submit)
+        one = outgoing(asked)
         return Submission(one.id, await wiring.send(one))
 
     async def submit_many(
@@ -116,14 +128,18 @@ class AsyncClient:
         A caller that stops waiting, by timeout or by cancellation, leaves the request as it is: wait again with
         `result(id)`, or `cancel(id)` it.
         """
-        wiring, one = self._wires(), outgoing(as_request(request, fields))
+        wiring, asked = self._wires(), as_request(request, fields)
+        if wiring.tracing is not None and asked.trace is None:
+            again = partial(self.generate, timeout_s=timeout_s)
+            return await wiring.tracing.around("busload generate", asked, again)
+        one = outgoing(asked)
         future = wiring.send_and_expect(one)
         if timeout_s is None:
             return await wiring.waiting.outcome(one.id, future)
         return await self._outcome(wiring, one.id, future, timeout_s)
 
     async def results(self, request_ids: Iterable[str]) -> list[Result | None]:
-        """The results there are now, in the order of the ids; None where there is none yet or any more."""
+        """The results there are now, as many as ids and in their order; None where there is none yet or any more."""
         wiring, ids = self._wires(), [checked_id(request_id) for request_id in request_ids]
         found: list[Result | None] = []
         for start in range(0, len(ids), AT_MOST):
@@ -145,6 +161,37 @@ class AsyncClient:
         async with aclosing(as_completed(self._wires().waiting, ids, timeout_s)) as results:
             async for result in results:
                 yield result
+
+    async def run(
+        self,
+        requests: Iterable[Request | Mapping[str, Any]] | AsyncIterable[Request | Mapping[str, Any]],
+        *,
+        in_flight: int = IN_FLIGHT,
+    ) -> AsyncGenerator[Outcome, None]:
+        """Submit all and yield their outcomes as they come, in any order, with at most `in_flight` under way.
+
+        The iterable may be endless and is read as there is room; a full queue is waited for as long as it says. A
+        request that is wrong or cannot be answered is an outcome with its error, and stops nothing. Raises
+        BusloadUnavailable. What was under way goes on when the iteration ends early: with ids of your own, run the
+        same requests again, and those that have a result are not run twice.
+        """
+        async with aclosing(run_async(self._wires(), requests, in_flight=in_flight)) as outcomes:
+            async for outcome in outcomes:
+                yield outcome
+
+    async def _start_running(self, in_flight: int) -> Running:
+        return Running(self._wires(), in_flight=in_flight)
+
+    async def results_frame(self, request_ids: Iterable[str]) -> DataFrame:
+        """A pandas DataFrame with a row for each id, in their order: the columns of `busload results`, typed.
+
+        Needs the extra `analysis`. The column `state` tells where a request is; see docs/analysts.md.
+        """
+        from .analysis.frame import frame_of
+
+        queue, address = self._wires().queue, self._address
+        archive = Archive(queue.redis, address.queue, patience_s=address.patience_s)
+        return await frame_of(archive, [checked_id(request_id) for request_id in request_ids])
 
     async def status(self, request_id: str) -> RequestStatus:
         """Where the request is: `unknown`, `waiting`, `running`, `answered` (with its result) or `expired`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from busload_shared.replies import CancelState, QueueInfo, RequestStatus
 from busload_shared.request import Request
@@ -13,7 +13,13 @@ from busload_shared.result import Result
 
 from .async_client import AsyncClient
 from .background import background, close_soon
+from .bulk.flight import IN_FLIGHT
+from .bulk.outcome import Outcome
+from .bulk.running import run_sync
 from .sending import Submission
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 T = TypeVar("T")
 
@@ -96,6 +102,15 @@ class Client:
         finally:
             with suppress(RuntimeError):  # after Ctrl-C it is still ending by itself
                 self._run(results.aclose())
+
+    def run(self, requests: Iterable[Request | Mapping[str, Any]], *, in_flight: int = IN_FLIGHT) -> Iterator[Outcome]:
+        """See `AsyncClient.run`. The iterable is read in the calling thread, as there is room; while it makes its
+        caller wait no outcome is handed out."""
+        yield from run_sync(self._run, self._client._start_running(in_flight), requests)
+
+    def results_frame(self, request_ids: Iterable[str]) -> DataFrame:
+        """See `AsyncClient.results_frame`."""
+        return self._run(self._client.results_frame(list(request_ids)))
 
     def status(self, request_id: str) -> RequestStatus:
         """See `AsyncClient.status`."""

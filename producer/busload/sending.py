@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from busload_shared.errors import BusloadError, QueueFull, RequestInvalid
@@ -65,10 +66,16 @@ async def _send(
             if any(error and (raise_when_full or not isinstance(error, QueueFull)) for error in failures):
                 return
         try:
-            one = outgoing(as_request(given, {}))
+            sent.append(_send_one(wiring, as_request(given, {})))
         except RequestInvalid as error:
             raise RequestInvalid(f"request {position}: {error}") from None
-        sent.append((one.id, wiring.send(one)))
+
+
+def _send_one(wiring: Wiring, asked: Request) -> tuple[str, asyncio.Future[SubmitState]]:
+    if wiring.tracing is not None and asked.trace is None:
+        return wiring.tracing.along("busload submit", asked, partial(_send_one, wiring))
+    one = outgoing(asked)
+    return one.id, wiring.send(one)
 
 
 def _with_count(error: Exception, taken: int) -> Exception:

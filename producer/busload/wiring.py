@@ -15,6 +15,7 @@ from busload_shared.connection import open_redis
 from busload_shared.errors import BusloadError, DeadlineUnmeetable, NotReplicated, QueueFull
 from busload_shared.inbox import Inbox
 from busload_shared.keys import Keys
+from busload_shared.queue import Queue
 from busload_shared.replicated import Copies, queue_with
 from busload_shared.replies import RequestStatus, SubmitState
 from busload_shared.result import Result
@@ -22,6 +23,7 @@ from busload_shared.result import Result
 from .encoding import Outgoing
 from .forecast import Forecast
 from .looking import statuses
+from .tracing import ProducerTracing, producer_tracing
 from .turnstile import Turnstile
 from .waiting import Waiting
 
@@ -49,15 +51,16 @@ class Wiring:
     """The queue, the line of requests to it, the line of questions to it, and those who wait."""
 
     def __init__(self, address: Address) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.pid = os.getpid()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.pid: int = os.getpid()
         _open.add(self)
         redis = open_redis(address.redis_url, queue=address.queue)
-        self.queue = queue_with(address.copies, redis, address.queue, patience_s=address.patience_s)
+        self.queue: Queue = queue_with(address.copies, redis, address.queue, patience_s=address.patience_s)
         self.states: Turnstile[str, RequestStatus] = Turnstile(partial(statuses, self.queue))
-        self.calls = asyncio.Semaphore(CALLS_AT_ONCE)
+        self.calls: asyncio.Semaphore = asyncio.Semaphore(CALLS_AT_ONCE)
+        self.tracing: ProducerTracing | None = producer_tracing(address.queue)
         self._token = uuid4().hex
-        self.waiting = Waiting(self.queue, Inbox(self.queue.redis, self.queue.keys, self._token))
+        self.waiting: Waiting = Waiting(self.queue, Inbox(self.queue.redis, self.queue.keys, self._token))
         self._limit = address.max_queue_length
         self._forecast = Forecast(self.queue)
         self._outbox: Turnstile[Outgoing, SubmitState] = Turnstile(self._submit, weigh=_weight)

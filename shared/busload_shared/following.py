@@ -128,6 +128,9 @@ def _text(name: bytes | None) -> str:
 class _Follows(Connection):
     """Goes where the route leads at each connect."""
 
+    host: str
+    port: int
+
     def __init__(self, *, route: Route, **options: Any) -> None:
         super().__init__(**options)
         self._route = route

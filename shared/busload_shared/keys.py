@@ -16,6 +16,11 @@
     {L}:stats            HASH    counters since the queue's first day                       bounded fields
     {L}:replicated       STRING  written before WAIT, only with `wait_replicas`             expiry
     {L}:lengths          HASH    route -> observations, sum, squares of ln(length)          its own expiry
+    {L}:parked           ZSET    ticket of a Celery task that waits -> next look, Unix ms   claim, its own expiry
+    {L}:landing          ZSET    ticket that is being woken -> lease expiry, Unix ms        settle, its own expiry
+    {L}:parked:<ticket>  HASH    its request's id, the message to publish, who runs it      settle, expiry
+    {L}:report:<name>    STRING  what a housekeeping task did in one interval               expiry
+    {L}:redriven:<id>    STRING  how often housekeeping put this dead letter back           expiry
     {L}:done:<id>        channel the result of one id is there
     {L}:reply:<client>   channel results for the client that submitted them
 
@@ -90,6 +95,23 @@ class Keys:
     @property
     def lengths(self) -> str:
         return self._named("lengths")
+
+    @property
+    def parked(self) -> str:
+        return self._named("parked")
+
+    @property
+    def landing(self) -> str:
+        return self._named("landing")
+
+    def ticket(self, ticket: str) -> str:
+        return self._named("parked:") + ticket
+
+    def report(self, name: str) -> str:
+        return self._named("report:") + name
+
+    def redriven(self, request_id: str) -> str:
+        return self._named("redriven:") + request_id
 
     def result(self, request_id: str) -> str:
         return self._named("result:") + request_id

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from .replies import QueueInfo, RunningBatch, WorkerInfo, three_numbers
+from .replies import QueueInfo, Running, RunningBatch, WorkerInfo, three_numbers
 from .scripted import Scripted
 
 
@@ -33,11 +33,11 @@ class Noticeboard(Scripted):
         reply = await self._run("queue_info", keys, [self._now()])
         return QueueInfo.read(k.queue, reply, workers=await self._workers(reply[9]))
 
-    async def running(self, *, at_most: int = 256) -> tuple[RunningBatch, ...]:
-        """The batches that are out now, in the order of their claims; none for a user who may not look at them."""
-        reply = await self._run("running", [self.keys.inflight, self.keys.batches], [at_most])
-        read = (RunningBatch.read(*reply[at : at + 4]) for at in range(0, len(reply), 4))
-        return tuple(sorted((batch for batch in read if batch), key=lambda batch: batch.claimed_ms))
+    async def running(self, *, at_most: int = 256) -> Running:
+        """The batches that are out now; none for a user who may not look at them."""
+        now, *told = await self._run("running", [self.keys.inflight, self.keys.batches], [self._now(), at_most])
+        read = (RunningBatch.read(*told[at : at + 4]) for at in range(0, len(told), 4))
+        return Running(float(now), tuple(batch for batch in read if batch))
 
     async def _workers(self, names: Iterable[bytes]) -> tuple[WorkerInfo, ...]:
         keys = [self.keys.worker(name.decode("utf-8", "replace")) for name in names]

@@ -231,6 +231,11 @@ class Queue(Noticeboard):
         args = [self._now(), letter.model_dump_json(), name, letter.payload_bytes]
         return bool(await self._run("redrive", keys, args))
 
+    async def drop_dead(self, letter: DeadLetter) -> bool:
+        """Drop one dead letter; its error result stays until it expires. False when somebody else did."""
+        found = await self._persist(lambda: self.redis.lrem(self.keys.dead, -1, letter.model_dump_json()))
+        return bool(found)
+
     async def purge_dead(self) -> int:
         """Drop all dead letters. Their error results stay until they expire. Returns how many went."""
         count = int(await self._persist(lambda: self.redis.llen(self.keys.dead)))

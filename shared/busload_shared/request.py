@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from .errors import RequestInvalid
+from .trace_context import TraceContext
 
 MAX_ID_CHARACTERS = 256
 MAX_PAYLOAD_BYTES = 1_048_576
@@ -113,7 +114,12 @@ JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_bounded)]
 
 
 class Sampling(Message):
-    """How to sample, under the names vLLM and OpenAI use; the defaults are vLLM's unless noted."""
+    """How to sample, under the names vLLM and OpenAI use; the defaults are vLLM's unless noted.
+
+    `temperature` 0 is greedy. `stop` texts end the output and are not part of it. `logprobs` asks for so many likeliest
+    tokens at each new token. `ignore_eos` goes on past the model's end token. At most one of `json_schema`, `regex`,
+    `choice` (the output is one of these) and `grammar` (EBNF as vLLM takes it) shapes the output.
+    """
 
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 256
     """New tokens at most. vLLM's own default is 16, which cuts nearly every answer."""
@@ -155,6 +161,8 @@ class Request(Sampling):
     `deadline` is Unix time in seconds, `ttl_s` seconds from arrival; at most one of them. Past it the
     request is not run and its result is `expired`. `route` is a free label under which output lengths are
     learned. `metadata` is handed back in the result untouched. `created_at` is information, never a trigger.
+    `prompt_token_ids` are the model's own ids, a flat tuple; `messages` the turns of a chat, oldest first.
+    Making one raises pydantic's ValidationError; the clients' methods raise RequestInvalid instead.
     """
 
     v: Literal[1] = 1
@@ -172,6 +180,8 @@ class Request(Sampling):
     return_token_ids: bool = False
     created_at: float | None = None
     metadata: JsonObject | None = None
+    trace: TraceContext | None = None
+    """The span this was sent from; the client fills it in where OpenTelemetry is in use. Handed back in the result."""
 
     @model_validator(mode="after")
     def _one_prompt_one_deadline(self) -> Self:

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, JsonValue
 
 from .request import Message
+from .trace_context import TraceContext
 
 Status = Literal["succeeded", "failed", "cancelled", "expired"]
 Trigger = Literal["full", "timeout", "drain", "retry"]
@@ -24,7 +25,8 @@ class ResultPart(Message):
 
 
 class TokenLogprob(ResultPart):
-    """A token the model considered at one position, with its log probability (natural log)."""
+    """A token the model considered at one position, with its log probability (natural log) and its rank, 1 the
+    likeliest."""
 
     token_id: int
     token: str
@@ -33,7 +35,11 @@ class TokenLogprob(ResultPart):
 
 
 class Output(ResultPart):
-    """One sample. `logprobs` holds, for each new token, the sampled token and the asked-for likeliest."""
+    """One sample; `index` counts them from 0.
+
+    `token_ids` are the new tokens, if they were asked for. `logprobs` has one entry for each new token: the sampled
+    token and the asked-for likeliest. `stop_reason` is the stop text or token id that ended it, if one did.
+    """
 
     index: int
     text: str
@@ -59,7 +65,10 @@ class ResultError(ResultPart):
 
 
 class BatchInfo(ResultPart):
-    """The batch this request rode in. `tokens` is the sum over its rows of prompt + max_tokens * n."""
+    """The batch this request rode in: `size` rows, of which this was the one at `position`, from 0.
+
+    `tokens` is the sum over its rows of prompt + max_tokens * n; 0 when it did not run.
+    """
 
     id: str
     size: int
@@ -104,7 +113,10 @@ class Timing(ResultPart):
 
 
 class Result(ResultPart):
-    """The answer to one request: `outputs` and `usage` when it succeeded, `error` when it did not."""
+    """The answer to one request: `outputs` and `usage` when it succeeded, `error` when it did not.
+
+    `outputs` has `n` samples, one unless asked for more. `batch` and `timing` are None when it was never claimed.
+    """
 
     v: Literal[1] = 1
     id: str
@@ -118,6 +130,8 @@ class Result(ResultPart):
     attempts: Annotated[int, Field(ge=0)] = 1
     """Runs this request was in, the answering one included; 0 when it never ran."""
     metadata: dict[str, JsonValue] | None = None
+    trace: TraceContext | None = None
+    """The request's: the span it was sent from."""
 
     @property
     def text(self) -> str:

@@ -70,6 +70,7 @@ ENDS = st.one_of(
     st.fixed_dictionaries({"deadline": st.floats(1e-3, 1e300)}),
     st.fixed_dictionaries({"ttl_s": st.floats(1e-3, 31_536_000)}),
 )
+TRACEPARENT = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=60)
 KNOBS: dict[str, st.SearchStrategy[Any]] = {
     "v": st.just(1),
     "max_tokens": st.integers(10, 1_000_000),
@@ -92,6 +93,7 @@ KNOBS: dict[str, st.SearchStrategy[Any]] = {
     "return_token_ids": st.booleans(),
     "created_at": NUMBER,
     "metadata": OBJECT,
+    "trace": st.fixed_dictionaries({"traceparent": TRACEPARENT}, optional={"tracestate": TRACEPARENT}),
 }
 
 
@@ -138,6 +140,7 @@ WRONG: dict[str, list[Any]] = {
     "return_token_ids": [1, "yes", None],
     "created_at": ["now", True, []],
     "metadata": [CANARY, [CANARY], 5, True],
+    "trace": [CANARY, {}, {"traceparent": ""}, {"traceparent": CANARY * 20}, {"traceparent": "\n"}],
 }  # fmt: skip
 """For each field of a request values that it refuses. `None` stands for absent where a field may be absent."""
 

@@ -13,11 +13,9 @@ from busload_worker.__main__ import WRONG_SETTING, main
 from busload_worker.settings import Settings
 
 NUMBERS = ["", " ", "nan", "inf", "-inf", "-1", "1e400", "9" * 5000, "0x10", "1,5", "ten", "[]", "{", "\udcff", "1;ls"]
-NUMERIC = [
-    "max_batch_size", "max_wait_ms", "max_batch_tokens", "lease_s", "max_batch_s", "drain_s", "result_ttl_s",
-    "engine_start_s", "engine_hang_s", "bad_machine_after", "fake_overhead_ms", "fake_per_request_ms",
-    "fake_per_token_ms", "wait_replicas", "wait_timeout_ms", "wait_cap_ms",
-]  # fmt: skip
+NUMERIC = ["max_wait_ms", "max_batch_tokens"]
+"""Numbers that may also be words; below are all others."""
+NUMERIC += [name for name, field in Settings.model_fields.items() if field.annotation in (int, float)]
 WORDS = {
     "queue": ["", "a{b}", "a b", "a\nb", "x" * 129, "\u202e"],
     "release": ["", "rows", "row;", "ROW"],
@@ -59,11 +57,6 @@ def test_a_hostile_value_ends_the_worker_with_code_2_and_its_name(
     assert len(said) < 2000
     assert "pass-word" not in said
     assert "Traceback" not in said
-
-
-def test_all_numbers_among_the_settings_are_tried() -> None:
-    numbers = {name for name, field in Settings.model_fields.items() if field.annotation in (int, float)}
-    assert numbers - set(NUMERIC) == set()
 
 
 FILES = {

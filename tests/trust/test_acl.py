@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 import redis
 from redis.exceptions import NoPermissionError, ResponseError
+from tests.celery_door.parked import parking_calls
 from tests.queue.steps import body, letter
 from tests.trust.guarded import QUEUE, Guarded
 
@@ -22,7 +23,7 @@ from busload_shared.replies import Delivery
 
 QueueAs = Callable[..., Queue]
 
-OF_PRODUCERS = {"submit", "status", "cancel", "queue_info"}
+OF_PRODUCERS = {"submit", "status", "cancel", "queue_info", "running"}
 
 TRIED = """
 LRANGE L 0 -1                       worker
@@ -55,10 +56,10 @@ SET K:dead x                        worker producer-on-6
 SET K:worker:w1 x                   worker producer-on-6
 GET K:worker:w1                     worker producer-on-6
 MGET K:worker:w1                    producer worker
-GET K:state:r                       producer worker
+GET K:state:r                       producer worker analyst
 GET K:result:r                      producer worker analyst
 MGET K:result:r K:result:s          producer worker analyst
-MGET K:result:r K:state:r           producer worker
+MGET K:result:r K:state:r           producer worker analyst
 TTL K:result:r                      analyst
 SET K:result:r x                    producer worker
 SET K:cancel:r 1 EX 60              producer worker
@@ -71,7 +72,7 @@ HRANDFIELD K:inflight               worker
 HKEYS K:inflight                    worker
 HDEL K:inflight b:0                 worker
 HSET K:inflight b:0 x               worker
-HEXISTS K:inflight b:0              producer worker
+HEXISTS K:inflight b:0              producer worker analyst
 LRANGE K:retry 0 -1                 worker
 LPUSH K:retry x                     worker producer-on-6
 LRANGE K:dead 0 -1                  worker
@@ -243,6 +244,7 @@ async def test_a_producer_who_runs_a_workers_script_changes_nothing(
         "expire": lambda: queue.expire({"late": b"{}"}, ttl_s=60),
         "redrive": lambda: queue.redrive(letter("z", body("z"))),
     }
+    calls |= parking_calls(queue)
     with pytest.raises(BusloadUnavailable, match="this Redis user may not do that: widen its ACL"):
         await calls[name]()
     assert everything(guarded) == before

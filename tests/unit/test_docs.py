@@ -14,6 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 import busload_worker.__main__ as worker_main
+from busload.gateway.settings import PREFIX as GATEWAY_PREFIX
+from busload.gateway.settings import GatewaySettings
 from busload_shared.keys import Keys
 from busload_shared.request import Request
 from busload_shared.result import (
@@ -33,8 +35,9 @@ from busload_worker.settings import PREFIX, Settings
 ROOT = Path(__file__).parents[2]
 README, PROTOCOL, INTERNALS = ROOT / "README.md", ROOT / "docs" / "protocol.md", ROOT / "docs" / "internals.md"
 REDIS = ROOT / "docs" / "redis.md"
+CLI = ROOT / "docs" / "cli.md"
 SECURITY, RELIABILITY = ROOT / "docs" / "security.md", ROOT / "docs" / "reliability.md"
-PAGES = [README, PROTOCOL, INTERNALS, REDIS, SECURITY, RELIABILITY, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOLDERS = ("producer", "shared", "worker", "tests", "ops", "docs")
 
 FORBIDDEN = {
@@ -184,13 +187,17 @@ def test_the_published_schema_refuses_what_the_model_refuses(body: dict[str, Any
         jsonschema.validate(body, published("request"))
 
 
-OTHER_VARIABLES = {"BUSLOAD_SETTINGS_FILE", "BUSLOAD_STOP_GRACE", "BUSLOAD_MODEL_FOLDER"}
-"""What is no field of Settings: the file's name, and what only the compose file reads."""
+OTHER_VARIABLES = {"BUSLOAD_SETTINGS_FILE", "BUSLOAD_STOP_GRACE", "BUSLOAD_MODEL_FOLDER"} | {
+    "BUSLOAD_EXPORTER_HOST",
+    "BUSLOAD_EXPORTER_PORT",
+}
+"""What is no field of Settings: the file's name, what only the compose file reads, and the exporter's."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_variable_that_is_named_is_a_setting(page: Path) -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | OTHER_VARIABLES
+    known |= {GATEWAY_PREFIX + name.upper() for name in GatewaySettings.model_fields}
     named = {name for name in re.findall(r"BUSLOAD_[A-Z_]+", text_of(page)) if not name.startswith("BUSLOAD_VLLM_")}
     assert named - known == set()
 

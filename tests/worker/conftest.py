@@ -41,10 +41,12 @@ class Depot:
 
     async def start(self, **named: Any) -> Worker:
         """Start a worker and wait until it is ready."""
+        tracing = named.pop("tracing_to", None)
         settings = self.settings(**named)
         redis, blocking = open_redis(self.url, queue=QUEUE), open_redis(self.url, queue=QUEUE)
         self._clients += (redis, blocking)
         worker = Worker(Queue(redis, QUEUE, patience_s=1), blocking, make_engine(settings), settings, quiet_s=0)
+        worker.tracing = tracing
         self._tasks.append((worker, asyncio.create_task(worker.run())))
 
         async def ready() -> bool:

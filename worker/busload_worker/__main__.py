@@ -20,11 +20,23 @@ from busload_shared.connection import open_redis, without_secrets
 from busload_shared.errors import BusloadUnavailable, EngineError, RedisUnfit, SettingsInvalid
 from busload_shared.replicated import Copies, queue_with
 
-from .engine_keeper import make_engine
-from .logs import configure_logs, fields
-from .settings import Settings, load_settings
-from .startup import check_redis
-from .worker import Worker
+try:
+    from .engine_keeper import make_engine
+    from .exporting import Exporting
+    from .logs import configure_logs, fields
+    from .metrics_endpoint import metrics_endpoint
+    from .settings import Settings, load_settings
+    from .startup import check_redis
+    from .worker import Worker
+except ModuleNotFoundError as missing:
+    if missing.name != "pydantic_settings":
+        raise
+    print(
+        "busload-worker: a worker needs pydantic-settings. Run: pip install 'busload[vllm]', or 'busload[worker]' for "
+        "the fake engine only",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 DRAINED, UNFORESEEN, WRONG_SETTING, REDIS_UNFIT, ENGINE_UNFIT, BAD_MACHINE, ABORTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -40,6 +52,7 @@ async def serve(settings: Settings) -> int:
     redis, blocking = open_redis(url, queue=settings.queue), open_redis(url, queue=settings.queue)
     # not before: of what is no URL nobody knows which part is the password
     logger.info("starting", extra=fields(redis=without_secrets(url), queue=settings.queue, engine=settings.engine))
+    exporting = Exporting(settings)
     try:
         uptime_s = await check_redis(redis)
         copies = Copies(settings.wait_replicas, settings.wait_timeout_ms)
@@ -50,14 +63,17 @@ async def serve(settings: Settings) -> int:
             settings,
             quiet_s=max(0.0, settings.lease_s - uptime_s),
         )
+        worker.tracing = exporting.tracing
         signals = _Signals(worker)
-        await worker.run()
+        with metrics_endpoint(worker.vitals, settings):
+            await worker.run()
         if signals.aborted:
             return ABORTED
         return BAD_MACHINE if worker.broken else DRAINED
     finally:
         await redis.aclose()
         await blocking.aclose()
+        await asyncio.to_thread(exporting.close)
 
 
 class _Signals:

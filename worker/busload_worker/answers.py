@@ -68,6 +68,7 @@ def succeeded(ride: Ride, seat: Seat, request: Request, row: RowDone, *, held_ms
         "worker": ride.worker,
         "attempts": seat.element.attempts + 1,
         "metadata": request.metadata,
+        "trace": request.trace,
     }
     return made(Result, result)
 
@@ -90,6 +91,7 @@ def unrun(ride: Ride, seat: Seat, request: Request | None, error: ResultError, *
         worker=ride.worker,
         attempts=seat.element.attempts + (ride.started_ms > 0),
         metadata=request.metadata if request else None,
+        trace=request.trace if request else None,
     )
 
 

@@ -84,6 +84,7 @@ class Boarding:
             return False
         self._decision = self._auto.decide(look, size=self._limit.now)
         logger.debug("%s", self._decision.reason, extra=fields(waiting=look.depth))
+        self._vitals.meter.decisions["wait" if self._decision.wait else "leave"] += 1
         return not self._decision.wait
 
     async def full_claim(self, stop: asyncio.Event) -> Claim | None:

@@ -51,6 +51,21 @@ class CurveFit:
             del kept[worst]
         return None
 
+    def r_squared(self) -> float:
+        """The share of the spread of batch times that the curve explains, 0 to 1, weighted as the fit is; 0 while there
+        is no curve, or no spread."""
+        curve = self.curve()
+        if curve is None:
+            return 0.0
+        found = (curve.overhead_ms, curve.prompt_ms, curve.step_ms, curve.token_ms)
+        squares = (1 - MEMORY**self.batches) / (1 - MEMORY)  # each batch adds 1: its time squared, over itself
+        spread = squares - self._xy[0] ** 2 / self._xx[0][0]
+        left = squares + sum(
+            b * (sum(row[j] * found[j] for j in range(4)) - 2 * xy)
+            for b, row, xy in zip(found, self._xx, self._xy, strict=True)
+        )
+        return min(1.0, max(0.0, 1 - left / spread)) if spread > _RIDGE * squares else 0.0
+
     def _solve(self, kept: list[int]) -> list[float]:
         """The normal equations of the kept features, by Gauss-Jordan with the largest pivot."""
         rows = [[self._xx[i][j] * (1 + _RIDGE * (i == j)) for j in kept] + [self._xy[i]] for i in kept]

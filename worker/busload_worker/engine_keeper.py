@@ -92,6 +92,7 @@ class EngineKeeper:
         self.up = False
         self._deaths += 1
         self._vitals.state = "restarting"
+        self._vitals.meter.died()
 
     def survived(self) -> None:
         """A batch ran to its end: the next death counts as the first."""
@@ -99,6 +100,7 @@ class EngineKeeper:
 
     def _rise(self) -> None:
         self.up = True
+        self._vitals.meter.engine("idle")
         if self._vitals.state != "draining":
             self._vitals.state = "ready"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from busload_shared.errors import BusloadUnavailable
 from busload_shared.queue import Queue
@@ -22,9 +22,11 @@ AGAIN_S = 0.5
 
 class Outbox:
     """The answers of one batch. An answer is kept and tried again until Redis takes or refuses it, so that an
-    outage costs time, not work; after a lapsed lease Redis refuses, and the batch's next holder answers."""
+    outage costs time, not work; after a lapsed lease Redis refuses, and the batch's next holder answers. `delivered`
+    is told which were written."""
 
     def __init__(self, queue: Queue, batch: str, *, ttl_s: float) -> None:
+        self.delivered: Callable[[Sequence[Delivery], Sequence[bool]], None] | None = None
         self._queue = queue
         self._batch = batch
         self._ttl_s = ttl_s
@@ -45,7 +47,10 @@ class Outbox:
     async def _send_all(self) -> None:
         while self._waiting:
             chunk, self._waiting = self._waiting[:CHUNK], self._waiting[CHUNK:]
-            self._count_refused(await self._send(chunk))
+            written = await self._send(chunk)
+            self._count_refused(written)
+            if self.delivered is not None:
+                self.delivered(chunk, written)
 
     async def _send(self, chunk: list[Delivery]) -> list[bool]:
         told = False

@@ -10,13 +10,15 @@ from math import inf
 from busload_shared.errors import OutOfMemory
 from busload_shared.replies import Seat
 from busload_shared.request import Request
-from busload_shared.result import Proof, ResultError
+from busload_shared.result import Proof, Result, ResultError
 
 from .admission import Admission
 from .answers import Ride, delivery, succeeded, unrun
 from .engines.protocol import BatchDone, BatchStarted, Engine, EngineEvent, EngineRow, RowDone, RowRefused
 from .logs import fields
+from .metrics_meter import Meter
 from .outbox import Outbox
+from .tracing import BatchTrace
 
 logger = logging.getLogger("busload.batch")
 
@@ -56,6 +58,8 @@ class BatchRun:
             for index, (seat, request) in self._waiting.items()
             if (expires := request.expires_at_ms(seat.element.arrival_ms)) is not None
         }
+        self.trace: BatchTrace | None = None
+        self.meter: Meter | None = None
         self._abandoned = False
         self.out_of_memory = 0
         self.too_heavy = 0
@@ -151,6 +155,8 @@ class BatchRun:
             self.ride.begin(event, self.now_ms())
         else:
             self.done = event
+            if self.meter is not None:
+                self.meter.ran(event, weight=self.ride.tokens)
             self.proofs_broken += event.proof is not None and not event.proof.holds
 
     def _end(self, seat: Seat, request: Request, row: RowDone) -> None:
@@ -161,25 +167,28 @@ class BatchRun:
             if self._learn:
                 self._learn(request, row)
         if self._release_rows:
-            self._outbox.post([delivery(seat, succeeded(self.ride, seat, request, row))])
+            self._answer(seat, succeeded(self.ride, seat, request, row))
         else:
             self._ended.append((seat, request, row))
 
     def _release_held(self) -> None:
         ran_ms = self.done.ran_ms if self.done else self.now_ms() - self.ride.started_ms
-        self._outbox.post(
-            [
-                delivery(seat, succeeded(self.ride, seat, request, row, held_ms=max(0.0, ran_ms - row.ran_ms)))
-                for seat, request, row in self._ended
-            ]
-        )
+        for seat, request, row in self._ended:
+            self._answer(seat, succeeded(self.ride, seat, request, row, held_ms=max(0.0, ran_ms - row.ran_ms)))
+        if self.meter is not None:
+            self.meter.held_s.add_all([max(0.0, ran_ms - row.ran_ms) / 1000 for *_, row in self._ended])
         self._ended.clear()
 
     def _refuse(self, index: int, row: RowRefused) -> None:
         if (found := self._waiting.pop(index, None)) is not None:
             error = ResultError(code=row.code, message=row.message)
             result = unrun(self.ride, *found, error, now_ms=self.now_ms())
-            self._outbox.post([delivery(found[0], result)])
+            self._answer(found[0], result)
+
+    def _answer(self, seat: Seat, result: Result) -> None:
+        if self.trace is not None:
+            self.trace.answered(seat.position, result)
+        self._outbox.post([delivery(seat, result)])
 
     @property
     def proof(self) -> Proof | None:

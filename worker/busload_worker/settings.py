@@ -113,6 +113,10 @@ class Settings(BaseSettings):
         description="name in results and logs",
     )
     ready_file: str = Field("", description="a file that is there while the worker is ready")
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = Field(
+        0, description="port of Prometheus metrics; 0: none, since workers on one machine need a port each"
+    )
+    metrics_host: str = Field("127.0.0.1", description="address on which metrics are served; 0.0.0.0: on all")
     tracing: Literal["auto", "on", "off"] = Field(
         "auto", description="OpenTelemetry spans; auto: when its SDK is installed and an OTEL variable says where to"
     )

@@ -11,6 +11,7 @@ from busload_shared.replies import WorkerInfo, WorkerState
 from .auto_wait import AutoWait
 from .curve_fit import CurveFit
 from .engines.protocol import BatchDone, EngineInfo
+from .metrics_meter import Meter
 from .settings import Settings
 
 RATE_MEMORY = 0.9
@@ -42,6 +43,7 @@ class Vitals:
     looked_at: float | None = None
     workers: int = 0
     fit: CurveFit = field(default_factory=CurveFit)
+    meter: Meter = field(default_factory=Meter)
     auto: AutoWait | None = None
     paces: deque[float] = field(default_factory=lambda: deque(maxlen=PACES))
 
@@ -61,11 +63,13 @@ class Vitals:
     def boarded(self, batch: str, size: int) -> None:
         """A batch is about to run."""
         self.batch, self.batch_size = batch, size
+        self.meter.engine("busy")
 
     def arrived(self, *, run_s: float) -> None:
         """The batch is over after `run_s` seconds."""
         self.batches_done += 1
         self.rows_done += self.batch_size
+        self.meter.arrived()
         if run_s > 0:
             rate = self.batch_size / run_s
             self.rows_per_s = rate if self.rows_per_s is None else self._blend(self.rows_per_s, rate)

@@ -25,10 +25,12 @@ from .housekeeping import Housekeeper
 from .learning import Learner
 from .leases import LeaseKeeper
 from .logs import fields
+from .metrics_queue import metered
 from .outbox import Outbox
 from .running import BatchRun
 from .settings import Settings
 from .standing import Standing
+from .tracing import BatchTrace, WorkerTracing
 from .unwanted import stop_unwanted
 from .victims import follow
 from .vitals import Vitals
@@ -42,12 +44,13 @@ LAST_WORDS_S = 5.0
 
 class Worker:
     """One worker: one engine, one queue, one batch at a time. `stop()` drains it, `abort()` ends it now. It stops by
-    itself, and is `broken`, when its machine kills whatever it runs."""
+    itself, and is `broken`, when its machine kills whatever it runs. `tracing`, where it is set, makes spans."""
 
     def __init__(self, queue: Queue, blocking: Redis, engine: Engine, settings: Settings, *, quiet_s: float) -> None:
         self.vitals = Vitals()
-        self._queue = queue
-        self._settings = settings
+        queue = metered(queue, self.vitals.meter)
+        self._queue, self._settings = queue, settings
+        self.tracing: WorkerTracing | None = None
         self._keeper = EngineKeeper(engine, self.vitals)
         self._limit = BatchLimit(settings.max_batch_size)
         self._standing = Standing(bad_after=settings.bad_machine_after)
@@ -144,13 +147,16 @@ class Worker:
         outbox.post(admission.answers)
         learn = self._learner.row if self._learner.wanted else None
         run = BatchRun(ride, admission, outbox, release_rows=self._settings.release == "row", learn=learn)
+        run.meter = self.vitals.meter
+        if self.tracing is not None and (trace := self.tracing.board(ride, admission)) is not None:
+            run.trace, outbox.delivered = trace, trace.delivered
         if admission.rows:
             await self._ride(run, outbox)
             await asyncio.sleep(0)  # the last answers leave before the next claim is asked for
         else:
             logger.info("no row of the batch runs", extra=fields(batch=claim.batch, answered=len(admission.answers)))
         await self._previous_closed()
-        self._spawn(self._close(claim.batch, outbox))
+        self._spawn(self._close(claim.batch, outbox, run.trace))
 
     async def _ride(self, run: BatchRun, outbox: Outbox) -> None:
         began, self._run = time.monotonic(), run
@@ -210,7 +216,10 @@ class Worker:
     async def _give_up(self, run: BatchRun, outbox: Outbox, why: str, *, blameless: bool = False) -> None:
         """Rows that ended are answered; the rest is suspect, or goes back untouched when it is not to blame."""
         claim = run.ride.claim
-        run.log(died="stopped by us" if self._out_of_time else why)
+        why = "stopped by us" if self._out_of_time else why
+        run.log(died=why)
+        if run.trace is not None:
+            run.trace.died = why
         await outbox.flushed()
         self._leases.drop(claim.batch)  # should Redis not hear of it, the lease runs out meanwhile
         try:
@@ -223,11 +232,13 @@ class Worker:
         except BusloadUnavailable as error:
             logger.error("rows stay in flight until the lease ends: %s", error)
 
-    async def _close(self, batch: str, outbox: Outbox) -> None:
+    async def _close(self, batch: str, outbox: Outbox, trace: BatchTrace | None) -> None:
         self._flushing.add(batch)
         await outbox.flushed()
         self._leases.drop(batch)
         self._flushing.discard(batch)
+        if trace is not None:
+            await trace.end()
 
     async def _previous_closed(self) -> None:
         """At most one batch's answers are under way beside the running batch: memory stays bounded."""

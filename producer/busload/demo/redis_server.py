@@ -52,8 +52,8 @@ class EmbeddedRedis:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.binary = find_redis_server()
-        self.url = ""
+        self.binary: Path = find_redis_server()
+        self.url: str = ""
         self._folder = folder
         self._log = folder / "redis.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,0 +1,1 @@
+"""The parts behind `busload.celery_app`. Needs `pip install "busload[celery]"`."""

@@ -1,0 +1,1 @@
+"""The command line: a file for each command or small group of them; `app.py` puts them together."""

@@ -1,0 +1,68 @@
+"""One line of JSON for each call, without prompts and keys."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+log: Final = logging.getLogger("busload.gateway.access")
+
+
+@dataclass(slots=True)
+class Notes:
+    """What the line tells of a call; its handlers fill it in."""
+
+    method: str
+    path: str
+    status: int = 0
+    key: str | None = None
+    request_id: str | None = None
+    code: str | None = None
+    tokens: int | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    def write(self) -> None:
+        """Write the line, if anybody wants it."""
+        if log.isEnabledFor(logging.INFO):
+            log.info("call", extra={"fields": self._fields()})
+
+    def _fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "method": self.method,
+            "path": self.path[:256],
+            "status": self.status,
+            "ms": round((time.monotonic() - self.began) * 1000, 1),
+        }
+        for name in ("key", "request_id", "code", "tokens"):
+            if (value := getattr(self, name)) is not None:
+                fields[name] = value
+        return fields
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": round(record.created, 3),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def configure_logs(level: str) -> None:
+    """Send the gateway's and uvicorn's logs to stderr, a JSON object a line. Called once, by `__main__`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines())
+    for name, least in (("busload", level), ("uvicorn", level if level != "INFO" else "WARNING")):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(least)
+        logger.propagate = False

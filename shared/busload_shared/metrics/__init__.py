@@ -1,0 +1,1 @@
+"""What every process that shows Prometheus metrics has in common."""
