@@ -128,6 +128,16 @@ async def test_what_redis_does_not_tell_is_not_shown(post: Post, any_server: Ser
     assert (await post.scrape())["busload_queue_up"] == 1
 
 
+async def test_a_redis_that_says_nothing_keeps_no_scrape_waiting(
+    post: Post, any_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await post.scrape()
+    monkeypatch.setattr("busload.metrics.lookout.LONGEST_S", 0.1)
+    any_server.pause()
+    assert await post.scrape() == {"busload_redis_up": 0.0, "busload_queue_up": 0.0}
+    any_server.resume()
+
+
 async def test_a_key_of_another_kind_hides_its_own_queue_only(any_redis_url: str) -> None:
     post = Post(any_redis_url, QUEUE, "other")
     await post.queue.redis.set(QUEUE, "no list")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import bench, dead, demo, drain, plan, queue, requests, results, run, schema, submit, top
+from . import autoscale, bench, dead, demo, drain, plan, queue, requests, results, run, schema, submit, top
 from .output import CODES_HELP
 
 _ASKING, _OPERATING, _TRYING = "Ask and be answered", "Operate", "Try and plan"
@@ -27,6 +27,7 @@ app.command(rich_help_panel=_OPERATING)(queue.queue)
 app.command(rich_help_panel=_OPERATING)(top.top)
 app.add_typer(dead.app, name="dead", rich_help_panel=_OPERATING)
 app.command(rich_help_panel=_OPERATING)(drain.drain)
+app.command(rich_help_panel=_OPERATING)(autoscale.autoscale)
 app.command(rich_help_panel=_TRYING)(bench.bench)
 app.command(rich_help_panel=_TRYING)(demo.demo)
 app.command(rich_help_panel=_TRYING)(plan.plan)

@@ -79,7 +79,8 @@ def autoscale(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     More come at once when they are needed; fewer after a quiet time, step by step. A worker that goes finishes its
     batch and hands back the rest. It tells what it does when something changes, and once a minute; with --json at each
-    look. It needs an operator's Redis user. When Redis is away, or when it ends, the workers stay as they are.
+    look. It needs a worker's or an operator's Redis user. When Redis is away, or when it ends, the workers stay as they
+    are.
 
         busload autoscale --target-s 20 --max-workers 8
 

@@ -17,8 +17,8 @@ from busload_shared.replies import QueueInfo
 PATIENCE_S = 1.0
 """How long one look survives Redis being away."""
 
-LONGEST_S = 20.0
-"""No look takes longer: Redis may accept a connection and say nothing."""
+LONGEST_S = 4.0
+"""No look takes longer, though Redis may accept a connection and say nothing: Prometheus waits 10 s for a scrape."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""`busload autoscale`: how many workers a queue needs, and somebody who sees to it."""
