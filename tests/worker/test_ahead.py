@@ -97,3 +97,15 @@ async def test_a_busy_worker_leaves_a_waiting_batch_to_an_idle_one(depot: Depot,
     results = await depot.results(*[f"r{i}" for i in range(8)])
 
     assert {r.worker for r in results} == {"one", "two"}
+
+
+async def test_a_batch_that_fills_while_another_runs_is_claimed_before_its_end(depot: Depot, request_of: Make) -> None:
+    """Nobody waits when the first batch leaves; the next one fills while it runs, and not before the fourth has come."""
+    await depot.start(max_batch_size=4, max_wait_ms=20, fake_overhead_ms=3000, drain_s=0.2)
+    await until_alone(depot)
+    await depot.push(request_of("first"))
+    await until_in_flight(depot, 1)
+    await depot.push(*[request_of(f"r{i}") for i in range(3)])
+    assert (await depot.queue.info()).waiting == 3
+    await depot.push(request_of("last"))
+    await until_in_flight(depot, 5)

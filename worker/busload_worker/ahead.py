@@ -22,6 +22,8 @@ from .weight import BatchLimit
 OTHERS_FIRST_S = 0.005
 """How long a busy worker leaves a waiting batch to idle ones before it claims ahead."""
 
+LOOKS, LOOKS_AGAIN_S = 8, 0.01
+"""While a batch runs, a worker that is alone looks so often, at most every so many s, whether the next is full."""
 
 LONGEST_MS, LONGEST_BATCHES = 2000.0, 2.0
 """A claim ahead goes back after both: so many ms, and so many mean batch times."""
@@ -54,17 +56,30 @@ class Ahead:
         return claim
 
     async def fetch(self, running: Claim, *, ended: asyncio.Event, stop: asyncio.Event) -> None:
-        """Claim the next batch while this one runs, if a whole one waits already for every worker there is.
+        """Claim the next batch while this one runs, once a whole one waits for every worker there is.
 
         Other workers come first: an idle one takes it within a few milliseconds, and one that is free before us must
         not find the queue empty while we hold what it could run. Beside suspects nothing is claimed:
         their engine may well die, and what then goes back has lost its turn.
         """
-        if running.depth < self._limit.now * max(1, self._vitals.workers) or running.trigger == "retry":
+        if running.trigger == "retry":
             return
-        if not self._vitals.alone:
+        enough = running.depth >= self._limit.now * max(1, self._vitals.workers)
+        if self._vitals.alone:
+            await self._look(ended, stop, wait_s=0.0 if enough else self._pause_s())
+            while self._claim is None and not ended.is_set() and not stop.is_set():
+                await self._look(ended, stop, wait_s=self._pause_s())
+        elif enough:
+            await self._look(ended, stop, wait_s=OTHERS_FIRST_S)
+
+    def _pause_s(self) -> float:
+        return max(LOOKS_AGAIN_S, (self._vitals.mean_batch_ms or 0.0) / 1000 / LOOKS)
+
+    async def _look(self, ended: asyncio.Event, stop: asyncio.Event, *, wait_s: float) -> None:
+        """One look after so long, unless the batch ends before."""
+        if wait_s:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), OTHERS_FIRST_S)
+                await asyncio.wait_for(ended.wait(), wait_s)
         if not ended.is_set() and not stop.is_set():
             self._claim = await self._boarding.full_claim(stop)
             if self._claim is not None:
