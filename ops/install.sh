@@ -12,7 +12,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=.venv/bin/python
 log=.venv/install.log
 stamp=.venv/.installed
-extras='.[cli,worker,embedded,demo,celery,gateway,analysis,plots,otel]'
+extras='.[cli,worker,embedded,demo,celery,gateway,analysis,plots,otel,metrics]'
 # vLLM asks for these and never uses them here; a build that does not match torch stops vLLM from starting.
 unwanted=(torchvision torchaudio torchcodec)
 first_import='from vllm import LLM

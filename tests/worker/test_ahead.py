@@ -100,7 +100,7 @@ async def test_a_busy_worker_leaves_a_waiting_batch_to_an_idle_one(depot: Depot,
 
 
 async def test_a_batch_that_fills_while_another_runs_is_claimed_before_its_end(depot: Depot, request_of: Make) -> None:
-    """Nobody waits when the first batch leaves; the next one fills while it runs, and not before the fourth has come."""
+    """Nobody waits when the first batch leaves; the next fills while it runs, not before the fourth has come."""
     await depot.start(max_batch_size=4, max_wait_ms=20, fake_overhead_ms=3000, drain_s=0.2)
     await until_alone(depot)
     await depot.push(request_of("first"))
