@@ -18,11 +18,18 @@ from typing import NoReturn
 
 import fakeredis
 import pytest
+from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 from tests.redis_servers import WANTED, Server, Servers
 
 from busload_shared.connection import open_redis
 from busload_shared.queue import Queue
+
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("patient")
+"""On a busy machine an example may take a second. No test is about that."""
 
 START_MS = 1_000_000.0
 """Where a held clock stands when a test begins."""

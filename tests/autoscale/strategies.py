@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from busload.autoscale.batch_time import BatchTime
 from busload.autoscale.policy import Memory
 from busload.autoscale.rules import Rules
 from busload.autoscale.sight import Sight
+
+steady = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A loaded machine is no failure."""
 
 seconds = st.floats(0, 10_000)
 batches = st.builds(BatchTime, st.floats(0, 100), st.floats(1e-6, 10), st.integers(1, 256))

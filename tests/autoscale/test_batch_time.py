@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.autoscale.strategies import batches
+from tests.autoscale.strategies import batches, steady
 
 from busload.autoscale.batch_time import BatchTime, batch_time, blended, mean_of
 from busload_shared.curve import ServiceCurve
@@ -37,12 +37,14 @@ def test_where_rows_cost_little_a_target_that_cannot_be_kept_costs_no_throughput
     assert BatchTime(2.0, 0.01, 32).rows_within(0.1) == 32
 
 
+@steady
 @given(batches, st.floats(0.01, 3600), st.floats(1, 10))
 def test_a_longer_target_never_means_a_slower_worker(time: BatchTime, target_s: float, times: float) -> None:
     assert 1 <= time.rows_within(target_s) <= time.rows_within(target_s * times) <= time.seats
     assert time.rows_per_s(target_s * times) >= time.rows_per_s(target_s) * (1 - 1e-9)
 
 
+@steady
 @given(
     rows_per_s=st.floats(1e-3, 1e4), rows=st.floats(1, 256), seats=st.integers(0, 256),
     curve=st.none() | st.builds(ServiceCurve, **dict.fromkeys(ServiceCurve.model_fields, st.floats(0, 1e4))),

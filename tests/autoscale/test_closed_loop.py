@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.autoscale.closed_loop import TICK_S, ClosedLoop
+from tests.autoscale.strategies import steady
 
 from busload.autoscale.batch_time import BatchTime
 from busload.autoscale.rules import Rules
@@ -37,7 +38,7 @@ def poisson(per_s: float, seed: int) -> Callable[[float], float]:
     return rate
 
 
-@settings(max_examples=25, deadline=None)
+@settings(steady, max_examples=25)
 @given(
     per_s=st.floats(0.05, 20), fixed_s=st.floats(0.1, 4), row_s=st.floats(0.01, 0.3), start_s=st.floats(0, 120),
     workers=st.integers(0, 60),

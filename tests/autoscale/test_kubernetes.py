@@ -214,6 +214,12 @@ def test_every_secret_that_is_asked_for_is_in_the_example_and_the_example_holds_
     assert set(re.findall(r"redis://\w+:(\w+)@", text)) == {"REPLACE"}
 
 
+def test_the_file_of_users_has_nothing_that_redis_refuses() -> None:
+    users = next(one for one in documents(FOLDER / "secret.example.yaml") if one["metadata"]["name"] == "redis-users")
+    lines = users["stringData"]["users.acl"].splitlines()
+    assert all(line.startswith(("user ", "REPLACE")) for line in lines)
+
+
 def settled(text: str) -> set[str]:
     lines = (line.strip() for line in text.splitlines())
     return {line for line in lines if line and not line.startswith("#")}

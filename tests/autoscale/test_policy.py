@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.autoscale.strategies import memories, rules, sights
+from tests.autoscale.strategies import memories, rules, sights, steady
 
 from busload.autoscale.batch_time import BatchTime
 from busload.autoscale.policy import Decision, Memory, decide
@@ -26,6 +26,7 @@ def asked(n: int, **more: object) -> Memory:
     return replace(Memory(n, changed_s=0.0, busy_s=1000.0, batch=BATCH), **more)  # type: ignore[arg-type]
 
 
+@steady
 @given(sights, rules(), memories)
 def test_the_number_is_within_the_bounds_or_on_its_way_there(sight: Sight, rules: Rules, memory: Memory | None) -> None:
     decision = decide(sight, rules, memory)
@@ -36,12 +37,14 @@ def test_the_number_is_within_the_bounds_or_on_its_way_there(sight: Sight, rules
     assert decision.memory.asked == decision.workers
 
 
+@steady
 @given(sights, rules(), memories, st.integers(0, 1_000_000))
 def test_more_waiting_never_means_fewer_workers(sight: Sight, rules: Rules, memory: Memory | None, more: int) -> None:
     deeper = replace(sight, waiting=sight.waiting + more)
     assert decide(deeper, rules, memory).workers >= decide(sight, rules, memory).workers
 
 
+@steady
 @given(sights, rules(), memories, st.floats(0, 10_000))
 def test_an_older_oldest_never_means_fewer_workers(
     sight: Sight, rules: Rules, memory: Memory | None, more: float
@@ -50,12 +53,14 @@ def test_an_older_oldest_never_means_fewer_workers(
     assert decide(older, rules, memory).workers >= decide(sight, rules, memory).workers
 
 
+@steady
 @given(sights, rules(), memories, st.floats(0, 1000))
 def test_more_arrivals_never_mean_fewer_workers(sight: Sight, rules: Rules, memory: Memory | None, more: float) -> None:
     denser = replace(sight, arrivals_per_s=sight.arrivals_per_s + more)
     assert decide(denser, rules, memory).workers >= decide(sight, rules, memory).workers
 
 
+@steady
 @given(sights, rules(), memories)
 def test_workers_go_one_limited_step_at_a_time_and_never_within_the_quiet_time(
     sight: Sight, rules: Rules, memory: Memory | None
@@ -66,6 +71,7 @@ def test_workers_go_one_limited_step_at_a_time_and_never_within_the_quiet_time(
         assert sight.at_s - memory.changed_s >= rules.quiet_s
 
 
+@steady
 @given(sights, rules(), memories)
 def test_work_keeps_a_worker(sight: Sight, rules: Rules, memory: Memory | None) -> None:
     if sight.waiting + sight.inflight:

@@ -69,7 +69,7 @@ async def test_workers_come_and_go_and_each_request_is_answered_once(
         await running
     assert Counter(result.status for result in results) == {"succeeded": REQUESTS}
     assert len({result.id for result in results}) == REQUESTS
-    assert max(one.workers for one in told) == 3
+    assert 2 <= max(one.workers for one in told) <= 3
     for process in driver.gone:
         assert await process.ended() == 0, process.log()
     info = await queue.info()

@@ -43,10 +43,11 @@ class Told:
         """For people."""
         move = "" if self.workers == self.was else f"{self.was} -> "
         rate = "?" if self.worker_rows_per_s is None else f"{self.worker_rows_per_s:.3g}"
-        return (
-            f"{move}{self.workers} worker{'' if self.workers == 1 else 's'}: {self.reason} ({self.waiting} wait, the oldest {self.oldest_s:.1f} s; {self.inflight} in flight; "
-            f"{self.arrivals_per_s:.3g}/s come, a worker does {rate}/s; {self.ready} ready, {self.coming} starting)"
+        seen = (
+            f"{self.waiting} wait, the oldest {self.oldest_s:.1f} s; {self.inflight} in flight; "
+            f"{self.arrivals_per_s:.3g}/s come, a worker does {rate}/s; {self.ready} ready, {self.coming} starting"
         )
+        return f"{move}{self.workers} worker{'' if self.workers == 1 else 's'}: {self.reason} ({seen})"
 
 
 def told(queue: str, sight: Sight, rules: Rules, decision: Decision, *, was: int) -> Told:
