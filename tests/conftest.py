@@ -12,6 +12,7 @@ Servers are started once for each test process and emptied before every test.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import NoReturn
@@ -24,6 +25,9 @@ from tests.redis_servers import WANTED, Server, Servers
 
 from busload_shared.connection import open_redis
 from busload_shared.queue import Queue
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""Who runs us in the background ignores Ctrl-C, and so would all that we start."""
 
 settings.register_profile(
     "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ

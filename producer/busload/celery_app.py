@@ -27,6 +27,8 @@ from busload_shared.errors import SettingsInvalid
 from busload_shared.request import Request
 
 from .celery_door import callbacks, housekeeping
+from .celery_door._generating import WAITING, Generating
+from .celery_door._waking_step import waking_step
 from .celery_door.door import Door
 from .celery_door.failures import (
     RequestCancelled,
@@ -35,9 +37,7 @@ from .celery_door.failures import (
     TaskDeadlineUnmeetable,
     TaskQueueFull,
 )
-from .celery_door.generating import WAITING, Generating
 from .celery_door.schedule import beat_schedule
-from .celery_door.waking_step import waking_step
 from .client import Client
 from .sending import Submission
 

@@ -14,6 +14,7 @@ from openai import AsyncOpenAI, OpenAI
 from tests.conftest import missing
 from tests.gateway.gateway_process import GatewayProcess
 from tests.redis_servers import WANTED, Server, Servers
+from tests.waiting import wait_until
 from tests.worker_process import WorkerProcess
 
 from busload_shared.connection import open_redis
@@ -52,15 +53,21 @@ def town(town_redis: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     worker = WorkerProcess(town_redis.url, max_wait_ms=5)
     gateway = GatewayProcess(town_redis.url, files_folder=folder / "files", model_names="alias")
     try:
-        asyncio.run(_up(worker))
-        yield Town(gateway.listening(), worker, town_redis.url)
+        asyncio.run(_up(worker, gateway))
+        yield Town(gateway, worker, town_redis.url)
     finally:
         gateway.close()
         worker.close()
 
 
-async def _up(worker: WorkerProcess) -> None:
+async def _up(worker: WorkerProcess, gateway: GatewayProcess) -> None:
     await worker.ready()
+    async with httpx.AsyncClient(base_url=gateway.listening().url, timeout=30) as client:
+
+        async def seen() -> bool:
+            return bool((await client.get("/v1/models")).json()["data"])
+
+        await wait_until(seen, what="the gateway sees the worker")
 
 
 @pytest.fixture

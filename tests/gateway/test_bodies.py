@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from busload.openai_api import ParameterInvalid, as_answer, as_chunks, as_refusal, as_request, failed, read_body
+from busload.openai_api import (
+    ParameterInvalid,
+    as_answer,
+    as_chunks,
+    as_refusal,
+    as_request,
+    as_requests,
+    failed,
+    joined,
+    read_body,
+)
 from busload_shared.errors import (
     BusloadError,
     BusloadUnavailable,
@@ -17,7 +27,7 @@ from busload_shared.errors import (
     ResultExpired,
     ResultTimeout,
 )
-from busload_shared.result import Output, Result, ResultError, TokenLogprob, Usage
+from busload_shared.result import Output, Result, ResultError, Timing, TokenLogprob, Usage
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 HI = [{"role": "user", "content": "hi"}]
@@ -112,6 +122,25 @@ def test_a_prompt_is_a_text_or_token_ids() -> None:
         with pytest.raises(ParameterInvalid) as told:
             as_request(TEXT, {"prompt": wrong}, id="a")
         assert told.value.param == "prompt"
+
+
+def test_several_prompts_are_as_many_requests() -> None:
+    made = as_requests(TEXT, read_body(TEXT, {"prompt": [[1], [2, 3]], "seed": 7}), id="a", max_tokens=9)
+    assert [(one.id, one.prompt_token_ids, one.seed, one.max_tokens) for one in made] == [
+        ("a-0", (1,), 7, 9),
+        ("a-1", (2, 3), 7, 9),
+    ]
+    assert [one.id for one in as_requests(TEXT, read_body(TEXT, {"prompt": ["a"]}), id="a")] == ["a"]
+    assert [one.id for one in as_requests(CHAT, read_body(CHAT, {"messages": HI}), id="a")] == ["a"]
+
+
+def test_their_results_are_joined_in_order() -> None:
+    late = Timing(enqueued_ms=1, finished_ms=9, waited_ms=5)
+    early = Timing(enqueued_ms=1, finished_ms=8, waited_ms=6)
+    whole = joined([a_result(timing=late), a_result(timing=early)], id="call", n=1)
+    assert (whole.id, [one.index for one in whole.outputs], whole.timing) == ("call", [0, 1], late)
+    assert whole.usage == Usage(prompt_tokens=2, completion_tokens=4, total_tokens=6)
+    assert joined([a_result(usage=None)] * 2, id="call", n=1).usage is None
 
 
 def test_defaults_are_for_what_the_body_leaves_open() -> None:

@@ -138,6 +138,17 @@ def test_a_bucket_gives_its_rate_and_its_burst() -> None:
     assert [bucket.take() for _ in range(4)] == [0, 0, 0, 0.5]
 
 
+def test_a_bucket_gives_many_at_once_or_none() -> None:
+    now = 0.0
+    bucket = Bucket(2.0, 4.0, clock=lambda: now)
+    assert (bucket.take(), bucket.take(4, taken=1)) == (0, 0), "what was taken for the same is part of it"
+    assert (bucket.take(), bucket.take(3)) == (0.5, 1.5)
+    now = 1.0
+    assert (bucket.take(), bucket.take(3, taken=1)) == (0, 0.5)
+    now = 1.5
+    assert (bucket.take(), bucket.take(3, taken=1)) == (0, 0), "one who was refused had his token back"
+
+
 def test_a_ring_counts_each_key_by_itself(keys_file: Path) -> None:
     write_key(keys_file, "s1", requests_per_s=1, burst=2)
     write_key(keys_file, "s2", name="bank")

@@ -17,6 +17,7 @@ from busload.gateway.__main__ import main
 from busload.gateway.application import application
 from busload.gateway.keys import read_keys
 from busload.gateway.settings import GatewaySettings
+from busload.metrics.gateway_meter import GatewayMeter
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +81,7 @@ def test_without_its_extra_it_says_what_to_install() -> None:
 
 
 async def test_an_origin_that_is_named_may_call() -> None:
-    app = application(GatewaySettings(cors_origins=("http://a",)))
+    app = application(GatewaySettings(cors_origins=("http://a",)), GatewayMeter(queue="q"))
     asked = {"Access-Control-Request-Method": "POST"}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as client:
         allowed = await client.options("/v1/completions", headers=asked | {"Origin": "http://a"})

@@ -23,6 +23,8 @@ from busload_worker.worker import Worker
 from .hosts import a_host
 
 QUEUE = "busload:default"
+PATIENCE_S = 60.0
+"""Workers in the test's own event loop may keep it from hearing Redis for seconds, when what they read is hostile."""
 
 
 class Depot:
@@ -31,6 +33,7 @@ class Depot:
     def __init__(self, url: str) -> None:
         self.url = url
         self.redis: Redis = open_redis(url, queue=QUEUE)
+        self.redis.connection_pool.connection_kwargs["socket_timeout"] = PATIENCE_S
         self.queue = Queue(self.redis, QUEUE)
         self._clients: list[Redis] = []
         self._tasks: list[tuple[Worker, asyncio.Task[None]]] = []

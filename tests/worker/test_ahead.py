@@ -109,3 +109,17 @@ async def test_a_batch_that_fills_while_another_runs_is_claimed_before_its_end(d
     assert (await depot.queue.info()).waiting == 3
     await depot.push(request_of("last"))
     await until_in_flight(depot, 5)
+
+
+async def test_who_was_claimed_ahead_is_expired_at_its_deadline_and_not_when_its_turn_comes(
+    depot: Depot, request_of: Make
+) -> None:
+    await depot.start(max_batch_size=2, fake_overhead_ms=30_000, drain_s=0.1)
+    await until_alone(depot)
+    await depot.push(*[request_of(f"r{i}") for i in range(2)], request_of("late", ttl_s=0.5), request_of("patient"))
+    await until_in_flight(depot, 4)
+
+    result = await depot.result("late")
+
+    assert (result.status, result.attempts) == ("expired", 0)
+    assert (await depot.queue.info()).inflight == 3

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from busload_shared.errors import BusloadUnavailable
+from busload_shared.errors import BusloadUnavailable, RequestInvalid
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim, Delivery, Seat
+from busload_shared.request import parse_request
 
 from .admission import admit
 from .answers import Ride
@@ -49,6 +50,7 @@ class Ahead:
         self._limit = limit
         self._vitals = vitals
         self._claim: Claim | None = None
+        self._expires: dict[int, float] = {}
 
     def take(self) -> Claim | None:
         """Its turn has come."""
@@ -84,6 +86,7 @@ class Ahead:
             self._claim = await self._boarding.full_claim(stop)
             if self._claim is not None:
                 self._leases.hold(self._claim.batch)
+                self._expires = deadlines(self._claim)
 
     async def give_back(self) -> None:
         """Hand back what was claimed and not begun."""
@@ -105,27 +108,48 @@ class Ahead:
         return not self._vitals.alone and claim.clock_ms() - claim.now_ms > patience_ms
 
     async def sift(self) -> None:
-        """Answer what was cancelled since it was claimed: the batch that runs may take minutes, and whoever cancels
-        need not wait for that. And leave it to others when that takes too long."""
+        """Answer what was cancelled or has expired since it was claimed: the batch that runs may take minutes, and
+        nobody need wait for that. And leave it to others when that takes too long."""
         claim = self._claim
         if claim is None:
             return
         if self._overstays(claim):
             await self.give_back()
             return
-        wanted = await self._queue.cancels([seat.element.id for seat in claim.seats if seat.element.id])
-        if not wanted or self._claim is not claim:
+        cancelled = await self._queue.cancels([seat.element.id for seat in claim.seats if seat.element.id])
+        gone = self._gone(claim, cancelled)
+        if not gone or self._claim is not claim:
             return
-        gone = [seat._replace(cancelled=True) for seat in claim.seats if seat.element.id in wanted]
-        kept = [seat for seat in claim.seats if seat.element.id not in wanted]
+        left = {seat.position for seat in gone}
+        kept = [seat for seat in claim.seats if seat.position not in left]
         marked = self._claim = replace(claim, seats=tuple(sorted([*gone, *kept])))  # should it begin meanwhile
-        answers = self._cancelled(claim, gone)
+        answers = self._unrun(claim, gone)
         await self._queue.deliver(claim.batch, answers, ttl_s=self._settings.result_ttl_s)
         if self._claim is marked:
             self._claim = replace(claim, seats=tuple(kept)) if kept else None
             if not kept:
                 self._leases.drop(claim.batch)
 
-    def _cancelled(self, claim: Claim, gone: Sequence[Seat]) -> list[Delivery]:
+    def _gone(self, claim: Claim, cancelled: Collection[str]) -> list[Seat]:
+        now_ms = claim.clock_ms()
+        late = {position for position, at_ms in self._expires.items() if at_ms <= now_ms}
+        return [
+            seat._replace(cancelled=seat.element.id in cancelled)
+            for seat in claim.seats
+            if seat.element.id in cancelled or seat.position in late
+        ]
+
+    def _unrun(self, claim: Claim, gone: Sequence[Seat]) -> list[Delivery]:
         ride = Ride(replace(claim, seats=tuple(gone)), self._settings.worker_name, size=0)
         return admit(ride, claim.clock_ms()).answers
+
+
+def deadlines(claim: Claim) -> dict[int, float]:
+    """The positions of rows with a deadline, and when it passes, Unix ms on the Redis clock."""
+    found = {}
+    for seat in claim.seats:
+        payload = seat.element.payload
+        if b'"ttl_s"' in payload or b'"deadline"' in payload:  # nearly none has one, and to read a row costs time
+            with contextlib.suppress(RequestInvalid):
+                found[seat.position] = parse_request(payload).expires_at_ms(seat.element.arrival_ms)
+    return {position: at_ms for position, at_ms in found.items() if at_ms is not None}

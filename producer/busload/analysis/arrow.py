@@ -13,8 +13,8 @@ from .columns import COLUMNS, Row
 try:
     import pyarrow as pa
     import pyarrow.parquet as pq
-except ImportError as error:
-    raise SettingsInvalid('Parquet needs pyarrow: pip install "busload[analysis]"') from error
+except ImportError as _missing:
+    raise SettingsInvalid('Parquet needs pyarrow: pip install "busload[analysis]"') from _missing
 
 _TYPES = {
     "text": pa.string(),

@@ -81,7 +81,7 @@ class TableRows:
         "id", "line", "custom_id", "status", "text", "finish_reason", "prompt_tokens", "completion_tokens",
         "error_code", "error_message", "attempts", "metadata",
     )  # fmt: skip
-    header = (",".join(COLUMNS) + "\n").encode()
+    header: bytes = (",".join(COLUMNS) + "\n").encode()
 
     def record(self, entry: Entry, answer: Answer) -> bytes:
         row: list[Any] = [entry.id, entry.number, entry.custom_id]

@@ -59,7 +59,7 @@ class Flight(Generic[Tag]):
         self._landed: list[tuple[Tag, Answer]] = []
         self._news = asyncio.Event()
         self._broken: BusloadUnavailable | None = None
-        self.refusals = 0
+        self.refusals: int = 0
         """Times a request met a full queue."""
 
     @property

@@ -44,7 +44,7 @@ class BulkJob:
     queue does not hold. Lines up to `known_until` may have been submitted by an earlier run."""
 
     def __init__(self, wiring: Wiring, output: Sink, errors: Sink, encoder: Encoder, *, in_flight: int) -> None:
-        self.counts = Counts()
+        self.counts: Counts = Counts()
         self._queue = wiring.queue
         self.flight: Flight[Entry] = Flight(wiring, in_flight=in_flight)
         self._output, self._errors, self._encoder = output, errors, encoder

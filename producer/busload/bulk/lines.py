@@ -41,8 +41,8 @@ class LineSource:
         except OSError as error:
             raise SettingsInvalid(f"{path}: {error.strerror}: give a file that can be read, or - for stdin") from None
         stat = os.fstat(self._stream.fileno())
-        self.size = stat.st_size if path != STDIN else None
-        self.bytes_read = 0
+        self.size: int | None = stat.st_size if path != STDIN else None
+        self.bytes_read: int = 0
         self._lines = self._numbered()
         self._ahead: list[tuple[int, bytes]] = []
 

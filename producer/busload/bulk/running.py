@@ -36,7 +36,9 @@ class Running:
         self._flight: Flight[_Tag] = Flight(wiring, in_flight=in_flight)
         self._positions = count()
         self._room = asyncio.Event()
-        self.wake, self.changed, self.close = self._flight.wake, self._flight.changed, self._flight.close
+        self.wake: Callable[[], None] = self._flight.wake
+        self.changed: Callable[[], Coroutine[Any, Any, None]] = self._flight.changed
+        self.close: Callable[[], None] = self._flight.close
 
     @property
     def room(self) -> int:

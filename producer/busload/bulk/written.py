@@ -49,8 +49,8 @@ class Written:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._lines = array("Q")
-        self.succeeded = 0
-        self.failed = 0
+        self.succeeded: int = 0
+        self.failed: int = 0
 
     @property
     def last(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 
 
 class _Report(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="ignore")
 
     queue: str
     at_ms: float
@@ -68,7 +68,7 @@ class RedrivePlan(BaseModel):
     """Which letters are put back: of these codes, `older_s` old at least and twice as old after each time, at most
     `at_most` in an interval and `limit_per_id` for an id, within `remember_s`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     reasons: tuple[str, ...] = Field(min_length=1)
     older_s: float = Field(default=600, gt=0)

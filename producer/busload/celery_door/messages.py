@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from celery.canvas import Signature
 from kombu import serialization
@@ -20,7 +20,7 @@ LANDED_HEADER = "busload_landed"
 class Kept(BaseModel):
     """What is kept of a message. `body` is what Celery's serializer made of the signature, in base64."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     kind: Literal["task", "callback"]
     content_type: str

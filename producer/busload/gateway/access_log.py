@@ -11,6 +11,9 @@ from typing import Any, Final
 
 log: Final = logging.getLogger("busload.gateway.access")
 
+CALLER_GONE: Final = "caller_gone"
+"""The code of a call whose caller left before its answer was whole."""
+
 
 @dataclass(slots=True)
 class Notes:

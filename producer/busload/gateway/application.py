@@ -16,13 +16,13 @@ from starlette.types import ASGIApp
 from busload_shared.errors import BusloadError
 
 from .. import __version__
+from ..metrics.gateway_meter import GatewayMeter
 from ..openai_api import (
     ChatBody,
     ChatCompletion,
     Completion,
     CompletionBody,
     Refusal,
-    as_refusal,
     refusal,
 )
 from . import batches, files, health, models
@@ -34,7 +34,7 @@ from .documented import WAITING_ERRORS
 from .exchange import json_of
 from .file_store import FileStore
 from .keys import KeyRing
-from .refused import Refused
+from .refused import refusal_of
 from .settings import GatewaySettings
 
 RELOAD_S = 1.0
@@ -46,15 +46,15 @@ chunk for each sample."""
 _CODES = {404: "not_found", 405: "method_not_allowed", 413: "body_too_large"}
 
 
-def application(settings: GatewaySettings) -> ASGIApp:
-    """The whole gateway. Raises SettingsInvalid; connects at its start."""
+def application(settings: GatewaySettings, meter: GatewayMeter) -> ASGIApp:
+    """The whole gateway, which counts its calls in `meter`. Raises SettingsInvalid; connects at its start."""
     keys = KeyRing(Path(settings.keys_file) if settings.keys_file else None)
     desks = Desks(settings)
     rest = describe(settings)
     rest.state.keys, rest.state.desks = keys, desks
     desks.of(None)  # a Redis URL that is none is told now
     rest.state.files = FileStore(Path(settings.files_folder), settings) if settings.files_folder else None
-    gateway: ASGIApp = Gateway(settings, keys, Completions(settings, keys, desks), rest)
+    gateway: ASGIApp = Gateway(settings, keys, Completions(settings, keys, desks), rest, meter)
     if settings.cors_origins:
         gateway = CORSMiddleware(
             gateway, allow_origins=list(settings.cors_origins), allow_methods=["*"], allow_headers=["*"]
@@ -94,7 +94,7 @@ def _describe_completions(app: FastAPI) -> None:
 
     @app.post("/v1/completions", tags=["Completions"], responses=answers, dependencies=[BEARER])
     async def create_completion(body: CompletionBody) -> Completion:  # noqa: ARG001 - describes it
-        """Complete a prompt. Waits for its result; a caller that leaves cancels it."""
+        """Complete a prompt, or each of several. Waits for all results; a caller that leaves cancels them."""
         raise AssertionError("Gateway answers this")
 
 
@@ -132,7 +132,7 @@ def _response(refusal: Refusal, request: Request) -> Response:
 
 async def _busload_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, BusloadError)
-    return _response(error.refusal if isinstance(error, Refused) else as_refusal(error), request)
+    return _response(refusal_of(error), request)
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:

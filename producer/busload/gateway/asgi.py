@@ -9,8 +9,9 @@ from typing import Final
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..metrics.gateway_meter import GatewayMeter
 from ..openai_api import ENDPOINTS, ErrorDetail, Refusal, refusal
-from .access_log import Notes
+from .access_log import CALLER_GONE, Notes
 from .completions import Completions
 from .exchange import Exchange
 from .keys import KeyRing
@@ -36,18 +37,21 @@ _STOPPING = Refusal(
 class Gateway:
     """`rest` is the FastAPI application, which describes all endpoints and serves those that may take their time."""
 
-    def __init__(self, settings: GatewaySettings, keys: KeyRing, completions: Completions, rest: ASGIApp) -> None:
+    def __init__(
+        self, settings: GatewaySettings, keys: KeyRing, completions: Completions, rest: ASGIApp, meter: GatewayMeter
+    ) -> None:
         self._settings = settings
         self._keys = keys
         self._completions = completions
         self._rest = rest
+        self._meter = meter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call, or the lifespan."""
         if scope["type"] != "http":
             await self._rest(scope, receive, send)
             return
-        notes = Notes(scope["method"], scope["path"])
+        notes, began = Notes(scope["method"], scope["path"]), self._meter.begins()
         scope.setdefault("state", {})["notes"] = notes
 
         async def noted(message: Message) -> None:
@@ -69,6 +73,13 @@ class Gateway:
             await self._last_word(Exchange(scope, receive, noted, notes), broke)
         finally:
             notes.write()
+            self._count(notes, began)
+
+    def _count(self, notes: Notes, began: float) -> None:
+        """A caller who left was neither answered nor refused, whatever the log line says."""
+        left = notes.code == CALLER_GONE
+        status, code = (0, None) if left else (notes.status, notes.code)
+        self._meter.ended(began, path=notes.path, status=status, code=code, tokens=notes.tokens)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, notes: Notes) -> None:
         """To FastAPI, which reads a body before it looks at anything: so strangers are refused here."""

@@ -37,10 +37,17 @@ class BatchLines:
         self._stopped = True
 
     def of(self, entries: Iterable[Entry | None]) -> Iterator[Entry | None]:
-        """The entries as this caller may have them; None for one that was written before."""
+        """The entries as this caller may have them; None for one that was written before. Told to stop, only those
+        that were under way when this began."""
+        before = set(self.under_way)
         for entry in entries:
-            if self._stopped:
+            if self._stopped and not before:
                 return
+            was_sent = entry is not None and entry.id in before
+            if self._stopped and not was_sent:
+                continue
+            if entry is not None:
+                before.discard(entry.id)
             checked = entry if entry is None or entry.one is None else self._checked(entry)
             if checked is not None and checked.one is not None:
                 self.under_way.add(checked.id)

@@ -23,7 +23,7 @@ from .records import BatchObject, BatchProblem, BatchProblems, BatchStatus, Requ
 
 log: Final = logging.getLogger("busload.gateway")
 
-AGAIN_S = 5.0
+AGAIN_S = 1.0
 """Pause before a batch goes on after Redis was away for longer than a call's patience."""
 
 
@@ -98,6 +98,8 @@ class BatchRun:
                 failed = bulk.counts.failed + bulk.counts.invalid + before[1]
                 self._count(bulk.counts.succeeded + before[0], failed)
 
+            if self._ending != "completed":  # Redis may not have heard of it
+                await self._cancel_under_way()
             entries = self._lines.of(Entries(source, Format.openai, job, written))
             await bulk.run(entries, known_until=written.last + in_flight + 1, tell=tell)
             tell()
@@ -135,8 +137,11 @@ class BatchRun:
 
     async def _stop(self) -> None:
         self._lines.stop()
-        with suppress(BusloadError):  # Redis is away: they end by themselves
-            await asyncio.gather(*map(self._desk.client.cancel, tuple(self._lines.under_way)))
+        with suppress(BusloadError):  # Redis is away: the next attempt tells it
+            await self._cancel_under_way()
+
+    async def _cancel_under_way(self) -> None:
+        await asyncio.gather(*map(self._desk.client.cancel, tuple(self._lines.under_way)))
 
     def _source(self) -> str:
         return str(self._store.content(self._owner, self.batch.input_file_id))

@@ -11,17 +11,20 @@ class Bucket:
 
     def __init__(self, rate_per_s: float, burst: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate_per_s = rate_per_s
-        self._burst = burst
+        self.burst: float = burst
         self._clock = clock
         self._tokens = burst
         self._seen = clock()
 
-    def take(self) -> float:
-        """Take a token. Returns 0, or the seconds until there is one."""
+    def take(self, count: int = 1, *, taken: int = 0) -> float:
+        """Take `count` tokens, at most `burst`, or none. Returns 0, or the seconds until there are so many.
+
+        `taken` of them were taken before, and are given back where there are not enough.
+        """
         now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._seen) * self._rate_per_s)
+        self._tokens = min(self.burst, self._tokens + taken + (now - self._seen) * self._rate_per_s)
         self._seen = now
-        if self._tokens >= 1:
-            self._tokens -= 1
+        if self._tokens >= count:
+            self._tokens -= count
             return 0.0
-        return (1 - self._tokens) / self._rate_per_s
+        return (count - self._tokens) / self._rate_per_s

@@ -18,16 +18,16 @@ from ..openai_api import (
     ChatBody,
     CompletionBody,
     as_answer,
-    as_refusal,
-    as_request,
-    failed,
+    as_requests,
+    joined,
     read_body,
 )
+from .access_log import CALLER_GONE
 from .desks import Desk, Desks
 from .exchange import Exchange, json_of
 from .keys import Key, KeyRing
-from .limits import check, defaults_for
-from .refused import CallerGone, Refused
+from .limits import check, check_count, defaults_for
+from .refused import CallerGone, refusal_of
 from .settings import GatewaySettings
 from .streaming import Streaming
 from .waiting import Passenger
@@ -36,7 +36,7 @@ _NOT_IN_IDS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
 class Completions:
-    """Submits the request of a body and answers with its result."""
+    """Submits the requests of a body and answers with their results."""
 
     def __init__(self, settings: GatewaySettings, keys: KeyRing, desks: Desks) -> None:
         self._settings = settings
@@ -47,12 +47,10 @@ class Completions:
         """Answer one call, whatever happens."""
         try:
             await self._answer(exchange)
-        except Refused as error:
-            await exchange.refuse(error.refusal)
         except CallerGone:
-            exchange.notes.status, exchange.notes.code = 499, "caller_gone"
+            exchange.notes.status, exchange.notes.code = 499, CALLER_GONE
         except BusloadError as error:
-            await exchange.refuse(as_refusal(error), *_named(exchange))
+            await exchange.refuse(refusal_of(error))
 
     async def _answer(self, exchange: Exchange) -> None:
         key = self._keys.caller(exchange.header(b"authorization"))
@@ -63,34 +61,40 @@ class Completions:
         body = read_body(exchange.path, raw)
         desk = self._desks.of(key.queue)
         model = await desk.roster.name_for(body.model)
-        request = self._request(exchange, body, key)
-        exchange.notes.request_id = request.id
-        passenger = self._passenger(exchange, desk, request)
+        call_id = request_id(exchange, key)
+        requests = self._requests(exchange, body, key, call_id)
+        exchange.notes.request_id = call_id
+        passenger = self._passenger(exchange, desk, requests)
         if body.stream:
             usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-            await Streaming(exchange, passenger, model, usage).run(keep_alive_s=self._settings.keep_alive_s)
+            streaming = Streaming(exchange, passenger, model, id=call_id, include_usage=usage)
+            await streaming.run(keep_alive_s=self._settings.keep_alive_s)
             return
-        result = await passenger.result_while_there(exchange)
-        await self._give(exchange, result, model, request.logprobs)
+        results = await passenger.results_while_there(exchange)
+        result = results[0] if len(results) == 1 else joined(results, id=call_id, n=requests[0].n)
+        await self._give(exchange, result, model, requests[0].logprobs)
 
     async def _give(self, exchange: Exchange, result: Result, model: str, top_logprobs: int | None) -> None:
-        if (refusal := failed(result)) is not None:
-            await exchange.refuse(refusal, *_named(exchange))
-            return
         if result.usage is not None:
             exchange.notes.tokens = result.usage.completion_tokens
         answer = as_answer(exchange.path, result, model=model, created=int(time.time()), top_logprobs=top_logprobs)
-        await exchange.answer(200, json_of(answer), *_named(exchange), *_timed(result))
+        await exchange.answer(200, json_of(answer), *_timed(result))
 
-    def _request(self, exchange: Exchange, body: ChatBody | CompletionBody, key: Key) -> Request:
+    def _requests(
+        self, exchange: Exchange, body: ChatBody | CompletionBody, key: Key, call_id: str
+    ) -> tuple[Request, ...]:
+        """One for each prompt; they are alike but for it."""
+        if isinstance(body, CompletionBody) and (count := len(body.prompts)) > 1:
+            check_count(count, self._settings)
+            self._keys.count(key, count, counted=1)
         defaults: dict[str, Any] = {**defaults_for(key, self._settings), "trace": trace_of(exchange)}
-        request = as_request(exchange.path, body, id=request_id(exchange, key), **defaults)
-        check(request, key)
-        return request
+        requests = as_requests(exchange.path, body, id=call_id, **defaults)
+        check(requests[0], key)
+        return requests
 
-    def _passenger(self, exchange: Exchange, desk: Desk, request: Request) -> Passenger:
+    def _passenger(self, exchange: Exchange, desk: Desk, requests: tuple[Request, ...]) -> Passenger:
         keeps = exchange.header(b"idempotency-key") is not None
-        return Passenger(desk.client, request, timeout_s=self._settings.request_timeout_s, keeps=keeps)
+        return Passenger(desk.client, requests, timeout_s=self._settings.request_timeout_s, keeps=keeps)
 
 
 def request_id(exchange: Exchange, key: Key) -> str:
@@ -115,12 +119,6 @@ def trace_of(exchange: Exchange) -> TraceContext | None:
         return TraceContext(traceparent=parent, tracestate=exchange.header(b"tracestate"))
     except ValidationError:
         return None
-
-
-def _named(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
-    """The header that tells the request's id, for `busload result` and support."""
-    name = exchange.notes.request_id
-    return () if name is None else ((b"x-request-id", name.encode("utf-8", "replace")),)
 
 
 def _timed(result: Result) -> tuple[tuple[bytes, bytes], ...]:

@@ -26,7 +26,8 @@ _EVENTS = [
 
 
 class Exchange:
-    """Answers once: with `answer`, or with `open_events`, any number of `event` and `end`."""
+    """Answers once: with `answer`, or with `open_events`, any number of `event` and `end`. Once the notes have the
+    request's id, each answer tells it, for `busload result` and support."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, notes: Notes) -> None:
         self.path: str = scope["path"]
@@ -64,22 +65,23 @@ class Exchange:
 
     async def answer(self, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
         """The whole answer, JSON."""
-        head: Headers = [_JSON, (b"content-length", str(len(body)).encode()), *headers]
+        head: Headers = [_JSON, (b"content-length", str(len(body)).encode()), *self._id(), *headers]
         await self._send({"type": "http.response.start", "status": status, "headers": head})
         await self._send({"type": "http.response.body", "body": body})
 
-    async def refuse(self, refusal: Refusal, *headers: tuple[bytes, bytes]) -> None:
+    async def refuse(self, refusal: Refusal) -> None:
         """An answer that is an error."""
         self.notes.code = refusal.detail.code
+        headers: Headers = []
         if refusal.retry_after_s is not None:
-            headers = (*headers, (b"retry-after", str(refusal.retry_after_s).encode()))
+            headers.append((b"retry-after", str(refusal.retry_after_s).encode()))
         if refusal.status == 401:
-            headers = (*headers, (b"www-authenticate", b"Bearer"))
+            headers.append((b"www-authenticate", b"Bearer"))
         await self.answer(refusal.status, json_of(refusal.body), *headers)
 
-    async def open_events(self, *headers: tuple[bytes, bytes]) -> None:
+    async def open_events(self) -> None:
         """Begin an answer of server-sent events."""
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*_EVENTS, *headers]})
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*_EVENTS, *self._id()]})
 
     async def event(self, data: bytes) -> None:
         """One event; `data` has no line breaks."""
@@ -92,6 +94,10 @@ class Exchange:
     async def end(self) -> None:
         """The last of the events."""
         await self._send({"type": "http.response.body", "body": b"data: [DONE]\n\n"})
+
+    def _id(self) -> Headers:
+        name = self.notes.request_id
+        return [] if name is None else [(b"x-request-id", name.encode("utf-8", "replace"))]
 
     async def _parts(self, message: Message, limit: int) -> list[bytes]:
         parts: list[bytes] = []

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from busload_shared.errors import SettingsInvalid
 from busload_shared.keys import Keys
 
-from ..openai_api import ErrorDetail, Refusal, refusal
+from ..openai_api import ErrorDetail, ParameterInvalid, Refusal, refusal
 from ..openai_api.errors import retry_after
 from .bucket import Bucket
 from .refused import Refused
@@ -141,15 +141,20 @@ class KeyRing:
             raise _unauthorized("the key is not known here: ask operations for one")
         return key
 
-    def count(self, key: Key) -> None:
-        """One more request of this caller. Raises Refused with 429 where it is too many."""
+    def count(self, key: Key, requests: int = 1, *, counted: int = 0) -> None:
+        """So many more requests of this caller, of which `counted` were counted before. Raises Refused with 429 where
+        it is too many now, and ParameterInvalid where it always will be."""
         if key.requests_per_s is None:
             return
         known = self._buckets.get(key.name)
         if known is None or known[0] != key:
             burst = max(1.0, key.requests_per_s) if key.burst is None else key.burst
             known = self._buckets[key.name] = (key, Bucket(key.requests_per_s, burst))
-        if wait_s := known[1].take():
+        bucket = known[1]
+        if requests > bucket.burst:
+            said = f"prompt: key {key.name} may send {bucket.burst:g} prompts at once; send fewer in a call"
+            raise ParameterInvalid(said, param="prompt")
+        if wait_s := bucket.take(requests, taken=counted):
             message = f"key {key.name} may send {key.requests_per_s:g} requests/s; send less, or ask for more"
             detail = ErrorDetail(message=message, type="rate_limit_error", code="rate_limit_exceeded")
             raise Refused(Refusal(429, detail, retry_after(wait_s)))

@@ -24,3 +24,10 @@ def check(request: Request, key: Key) -> None:
             f"max_tokens: {key.max_tokens} tokens, all samples together, are the most this key may ask for",
             param="max_tokens",
         )
+
+
+def check_count(prompts: int, settings: GatewaySettings) -> None:
+    """Raise ParameterInvalid for a call of more prompts than the gateway takes."""
+    if prompts > settings.max_prompts:
+        said = f"prompt: {prompts} prompts; {settings.max_prompts} are the most of one call. Send several, or a batch"
+        raise ParameterInvalid(said, param="prompt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from busload_shared.errors import BusloadError
 
-from ..openai_api import Refusal, refusal
+from ..openai_api import Refusal, as_refusal, refusal
 
 
 class Refused(BusloadError):
@@ -17,6 +17,11 @@ class Refused(BusloadError):
 
 class CallerGone(BusloadError):
     """The caller has closed the connection: there is nobody to answer."""
+
+
+def refusal_of(error: BusloadError) -> Refusal:
+    """The answer to any error of ours."""
+    return error.refusal if isinstance(error, Refused) else as_refusal(error)
 
 
 def not_found(what: str, param: str | None = None) -> Refused:

@@ -12,7 +12,9 @@ import uvicorn
 
 from busload_shared.errors import SettingsInvalid
 
+from ..metrics.gateway_meter import GatewayMeter
 from .application import application
+from .metrics_endpoint import metrics_endpoint
 from .settings import GatewaySettings
 
 log: Final = logging.getLogger("busload.gateway")
@@ -32,8 +34,9 @@ class _Server(uvicorn.Server):
 def serve(settings: GatewaySettings) -> int:
     """Serve until SIGTERM or SIGINT. Raises SettingsInvalid; returns the exit code."""
     check_address(settings)
+    meter = GatewayMeter(queue=settings.queue)
     config = uvicorn.Config(
-        application(settings),
+        application(settings, meter),
         host=settings.host,
         port=settings.port,
         log_config=None,
@@ -48,10 +51,11 @@ def serve(settings: GatewaySettings) -> int:
     server = _Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises what it caught once more when it has ended
         signal.signal(number, lambda *_: None)
-    try:
-        server.run()
-    except SystemExit as ended:  # the address is taken, and uvicorn has said so
-        return int(ended.code or 0)
+    with metrics_endpoint(meter, settings):
+        try:
+            server.run()
+        except SystemExit as ended:  # the address is taken, and uvicorn has said so
+            return int(ended.code or 0)
     return 0 if server.started else 1
 
 

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from busload_shared.errors import SettingsInvalid
 from busload_shared.keys import Keys
 
+from ..openai_api import MOST_PROMPTS
+
 PREFIX = "BUSLOAD_GATEWAY_"
 _ALSO = {"redis_url": "BUSLOAD_REDIS_URL", "queue": "BUSLOAD_QUEUE"}
 """What the worker's variables say goes for the gateway too, unless it has its own."""
@@ -44,6 +46,9 @@ class GatewaySettings(BaseModel):
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         256, description="new tokens at most, where a body does not say"
     )
+    max_prompts: Annotated[int, Field(ge=1, le=MOST_PROMPTS)] = Field(
+        128, description="prompts of one call at most; each is a request of its own"
+    )
     keep_alive_s: Annotated[float, Field(gt=0, le=3600)] = Field(
         10, description="a streamed answer that is awaited shows life so often, s"
     )
@@ -63,6 +68,10 @@ class GatewaySettings(BaseModel):
     )
     model_names: tuple[str, ...] = Field((), description="further names by which callers may ask for the model")
     cors_origins: tuple[str, ...] = Field((), description="web origins whose pages may call; none by default")
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = Field(
+        0, description="port of Prometheus metrics; 0: none. Not the one that callers use"
+    )
+    metrics_host: str = Field("127.0.0.1", description="address on which metrics are served; 0.0.0.0: on all")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="INFO has a line for each request, WARNING has none"
     )

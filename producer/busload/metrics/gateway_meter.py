@@ -32,12 +32,12 @@ class GatewayMeter:
     def __init__(self, *, queue: str) -> None:
         """`queue` is that of callers without a key of their own; it is the label of all series."""
         self.queue = queue
-        self.running = 0
+        self.running: int = 0
         self.calls: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()
-        self.call_s = Histogram(SECONDS)
-        self.completion_tokens = 0
+        self.call_s: Histogram = Histogram(SECONDS)
+        self.completion_tokens: int = 0
 
     def begins(self) -> float:
         """A call came. Returns when, for `ended`."""

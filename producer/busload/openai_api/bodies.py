@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -19,6 +19,10 @@ Endpoint = Literal["/v1/chat/completions", "/v1/completions"]
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = get_args(Endpoint)
 
+MOST_PROMPTS: Final = 1024
+"""Prompts of one body at most; who serves it may take less."""
+
+_Text = Annotated[str, Field(min_length=1)]
 _TokenIds = Annotated[list[TokenId], Field(min_length=1, max_length=1_000_000, fail_fast=True)]
 
 
@@ -51,26 +55,33 @@ class ChatBody(Parameters):
 
 
 class CompletionBody(Parameters):
-    """The body of POST /v1/completions. `prompt` is one text or the token ids of one."""
+    """The body of POST /v1/completions. `prompt` is a text, the token ids of one, or a list of either."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         title="Completion body", json_schema_extra={"examples": [{"prompt": "A bus is", "max_tokens": 16}]}
     )
 
     prompt: (
-        Annotated[str, Field(min_length=1)]
-        | Annotated[list[str], Field(min_length=1, max_length=1)]
+        _Text
+        | Annotated[list[_Text], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True)]
         | _TokenIds
-        | Annotated[list[_TokenIds], Field(min_length=1, max_length=1)]
+        | Annotated[list[_TokenIds], Field(min_length=1, max_length=MOST_PROMPTS, fail_fast=True)]
     )
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     response_format: ResponseFormat | None = None
 
-    def fields(self) -> dict[str, Any]:
-        """What a request has under another name."""
+    @property
+    def prompts(self) -> Sequence[str | list[int]]:
+        """Each prompt by itself."""
         prompt: Any = self.prompt
-        if isinstance(prompt, list) and not isinstance(prompt[0], int):
-            prompt = prompt[0]
+        several: bool = isinstance(prompt, list) and not isinstance(prompt[0], int)
+        return prompt if several else [prompt]
+
+    def fields(self) -> dict[str, Any]:
+        """What a request has under another name. Raises ParameterInvalid where there are several prompts."""
+        if len(self.prompts) > 1:
+            raise ParameterInvalid("prompt: several are not taken here; give each a line of its own", param="prompt")
+        prompt = self.prompts[0]
         fields: dict[str, Any] = {"prompt": prompt}
         if not isinstance(prompt, str):
             fields = {"prompt_token_ids": tuple(prompt)}
@@ -79,8 +90,8 @@ class CompletionBody(Parameters):
         return fields
 
 
-_ONE_PROMPT: Final = (
-    "prompt: give one text, or the token ids of one; of several prompts each needs a request of its own"
+_A_PROMPT: Final = (
+    f"prompt: give a text, the token ids of one, or a list of 1 to {MOST_PROMPTS} of either; none is empty"
 )
 
 _BODIES: Final[dict[str, type[ChatBody | CompletionBody]]] = {
@@ -102,7 +113,7 @@ def read_body(endpoint: str, body: bytes | str | Mapping[str, Any]) -> ChatBody 
     except ValidationError as error:
         invalid = ParameterInvalid.of(error)
         if invalid.param == "prompt":
-            raise ParameterInvalid(_ONE_PROMPT, param="prompt") from None
+            raise ParameterInvalid(_A_PROMPT, param="prompt") from None
         raise invalid from None
     refuse_the_rest(read)
     return read
@@ -128,6 +139,17 @@ def as_request(
         return Request(**fields)
     except ValidationError as error:
         raise ParameterInvalid.of(error, names) from None
+
+
+def as_requests(endpoint: str, body: ChatBody | CompletionBody, *, id: str, **defaults: Any) -> tuple[Request, ...]:
+    """The same for a body that may have several prompts: a request for each, with the ids `<id>-0`, `<id>-1`, ..."""
+    prompts = [] if isinstance(body, ChatBody) else body.prompts
+    if len(prompts) < 2:
+        return (as_request(endpoint, body, id=id, **defaults),)
+    return tuple(
+        as_request(endpoint, body.model_copy(update={"prompt": prompt}), id=f"{id}-{at}", **defaults)
+        for at, prompt in enumerate(prompts)
+    )
 
 
 def _alike(read: ChatBody | CompletionBody) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class Histogram:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds = (*bounds, inf)
         self._counts = [0] * len(self._bounds)
-        self.total = 0.0
+        self.total: float = 0.0
 
     def add(self, value: float) -> None:
         """Count one value."""
