@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from celery import Celery, signals
 from celery_batches import Batches, SimpleRequest
 from handler import Handler, batch_size, window_ms
-
-from celery import Celery, signals
 
 app = Celery("peers", broker=os.environ["PEERS_REDIS"], backend=os.environ["PEERS_REDIS"])
 app.conf.update(
