@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+from busload_shared.json_lines import JsonLines
 
 log: Final = logging.getLogger("busload.gateway.access")
 
@@ -46,24 +47,10 @@ class Notes:
         return fields
 
 
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": round(record.created, 3),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
-
-
 def configure_logs(level: str) -> None:
     """Send the gateway's and uvicorn's logs to stderr, a JSON object a line. Called once, by `__main__`."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines())
+    handler.setFormatter(JsonLines())
     for name, least in (("busload", level), ("uvicorn", level if level != "INFO" else "WARNING")):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
