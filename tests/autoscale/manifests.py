@@ -56,3 +56,21 @@ def environment(container: Document) -> dict[str, str | None]:
     for source in container.get("envFrom", ()):
         found |= maps[source["configMapRef"]["name"]]["data"]
     return found | {one["name"]: one.get("value") for one in container.get("env", ())}
+
+
+def selects(selector: Document, labels: dict[str, str]) -> bool:
+    """As Kubernetes does, for the two forms that are used."""
+    wanted = selector.get("matchLabels", {})
+    rules = selector.get("matchExpressions", [])
+    return wanted.items() <= labels.items() and all(labels.get(rule["key"]) in rule["values"] for rule in rules)
+
+
+def labels_of(workload: Document) -> dict[str, str]:
+    """Of its pods."""
+    labels: dict[str, str] = workload["spec"]["template"]["metadata"]["labels"]
+    return labels
+
+
+def ports_of(workload: Document) -> dict[str, int]:
+    """Of its containers, by name."""
+    return {port["name"]: port["containerPort"] for one in pod_of(workload)["containers"] for port in one["ports"]}

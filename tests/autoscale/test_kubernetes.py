@@ -18,8 +18,11 @@ from tests.autoscale.manifests import (
     containers,
     documents,
     environment,
+    labels_of,
     of_kind,
     pod_of,
+    ports_of,
+    selects,
     workloads,
 )
 
@@ -31,22 +34,6 @@ from busload_worker.settings import PREFIX, Settings
 ROOT = FOLDER.parents[1]
 SPARE_S = 15
 """After a drain: to write results, hand rows back and end the engine."""
-
-
-def selects(selector: Document, labels: dict[str, str]) -> bool:
-    """As Kubernetes does, for the two forms that are used."""
-    wanted = selector.get("matchLabels", {})
-    rules = selector.get("matchExpressions", [])
-    return wanted.items() <= labels.items() and all(labels.get(rule["key"]) in rule["values"] for rule in rules)
-
-
-def labels_of(workload: Document) -> dict[str, str]:
-    labels: dict[str, str] = workload["spec"]["template"]["metadata"]["labels"]
-    return labels
-
-
-def ports_of(workload: Document) -> dict[str, int]:
-    return {port["name"]: port["containerPort"] for one in pod_of(workload)["containers"] for port in one["ports"]}
 
 
 def selected(selector: Document) -> list[Document]:
@@ -120,7 +107,11 @@ def test_the_gateways_variables_are_settings_and_make_sense() -> None:
     given = {name: value or "redis://x:6379/0" for name, value in environment(dict(containers())["gateway"]).items()}
     assert all(name.startswith(GATEWAY_PREFIX) for name in given)
     settings: GatewaySettings = read_settings(given)
-    assert settings.port == ports_of(workloads()["gateway"])["http"]
+    ports = ports_of(workloads()["gateway"])
+    assert (settings.port, settings.metrics_port) == (ports["http"], ports["metrics"])
+    assert settings.metrics_host == settings.host == "0.0.0.0"
+    (service,) = of_kind("Service")["gateway"]["spec"]["ports"]
+    assert service["targetPort"] == "http", "callers are not led to the metrics"
 
 
 def test_the_exporters_variables_are_settings() -> None:
