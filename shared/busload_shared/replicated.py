@@ -14,6 +14,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from .connection import READ_TIMEOUT_S
 from .errors import NotReplicated, SettingsInvalid
+from .lines import Lines
 from .queue import Queue
 from .scripts import Script
 
@@ -53,7 +54,8 @@ class ReplicatedQueue(Queue):
     def __init__(self, redis: Redis, name: str, *, patience_s: float, copies: Copies) -> None:
         super().__init__(redis, name, patience_s=patience_s)
         for script, cure in _CURES.items():
-            self._scripts[script] = Script(_Confirming(redis, self.keys.replicated, copies, cure), script)
+            confirming = _Confirming(redis, self.keys.replicated, copies, cure)
+            self._scripts[script] = Script(confirming, Lines(confirming), script)
 
 
 class _Confirming(Redis):

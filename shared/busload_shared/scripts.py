@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoPermissionError, NoScriptError
+
+from .lines import Lines
 
 FOLDER = Path(__file__).with_name("lua")
 
@@ -46,35 +47,25 @@ class Script:
     second after a restart of Redis.
     """
 
-    def __init__(self, redis: Redis, name: str) -> None:
+    def __init__(self, redis: Redis, lines: Lines, name: str) -> None:
         self._redis = redis
+        self._lines = lines
         self._sha = sha1(source(name).encode(), usedforsecurity=False).hexdigest()
 
     async def __call__(self, *, keys: Sequence[str], args: Iterable[Any]) -> Any:
         """Run it."""
         call = (self._sha, len(keys), *keys, *args)
         try:
-            return await self._evalsha(*call)
+            return await self._lines.evalsha(*call)
         except NoScriptError as missing:
             try:
                 await load_all(self._redis)
             except NoPermissionError:
                 raise missing from None
-        return await self._evalsha(*call)
-
-    async def _evalsha(self, *call: Any) -> Any:
-        """Past redis-py's machinery for retries, which we never use: a sixth of a call's cost."""
-        if type(self._redis) is not Redis:
-            return await self._redis.evalsha(*call)
-        pool = self._redis.connection_pool
-        connection: AbstractConnection = await pool.get_connection()  # type: ignore[no-untyped-call]
-        try:
-            await connection.send_command("EVALSHA", *call)
-            return await connection.read_response()
-        finally:
-            await pool.release(connection)
+        return await self._lines.evalsha(*call)
 
 
 def callables(redis: Redis) -> dict[str, Script]:
     """Every script by its name."""
-    return {name: Script(redis, name) for name in names()}
+    lines = Lines(redis)
+    return {name: Script(redis, lines, name) for name in names()}

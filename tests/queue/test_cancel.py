@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.listening import listen_to
 from tests.queue.steps import answer, board, content, deliver, ids, look, push, result, states, submit
 
 from busload_shared.queue import Queue
@@ -137,7 +138,7 @@ async def test_who_waits_is_told_of_the_cancel(queue: Queue) -> None:
     await submit(queue, "a", reply="r1")
     k = queue.keys
     async with queue.redis.pubsub(ignore_subscribe_messages=True) as listener:
-        await listener.subscribe(k.done("a"), k.reply("r1"))
+        await listen_to(listener, k.done("a"), k.reply("r1"))
         await cancel(queue, "a")
         said: dict[str, bytes] = {}
         async with asyncio.timeout(5):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from tests.conftest import START_MS
+from tests.listening import listen_to
 from tests.queue.desk import Desk
 from tests.queue.steps import board, body, deliver, ids, later, look, push, result, states, submit
 
@@ -43,7 +44,7 @@ async def test_who_waited_past_the_deadline_is_answered_and_does_not_board(queue
     await submit(queue, "fine")
     later(queue, 100)
     listener = queue.redis.pubsub()
-    await listener.subscribe(queue.keys.done("late"), queue.keys.reply("me"))
+    await listen_to(listener, queue.keys.done("late"), queue.keys.reply("me"))
     assert await expire_all(queue) == ["late"]
     assert await states(queue, "late", "fine") == ["answered", "waiting"]
     assert ids(await board(queue, "b1")) == ["fine"]

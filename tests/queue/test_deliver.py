@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+from tests.listening import listen_to
 from tests.queue.steps import (
     answer,
     board,
@@ -125,7 +126,7 @@ async def test_answers_are_counted_by_their_status(queue: Queue) -> None:
 async def heard(queue: Queue, channels: list[str], act: Any) -> list[tuple[str, bytes]]:
     """What these channels say while `act` runs."""
     async with queue.redis.pubsub(ignore_subscribe_messages=True) as listener:
-        await listener.subscribe(*channels, "end")
+        await listen_to(listener, *channels, "end")
         await act()
         await queue.redis.publish("end", b"")
         said: list[tuple[str, bytes]] = []
