@@ -56,6 +56,8 @@ SET K:dead x                        worker producer-on-6
 SET K:worker:w1 x                   worker producer-on-6
 GET K:worker:w1                     worker producer-on-6
 MGET K:worker:w1                    producer worker
+GET K:layout                        worker producer-on-6
+SET K:layout 2                      worker producer-on-6
 GET K:state:r                       producer worker analyst
 GET K:result:r                      producer worker analyst
 MGET K:result:r K:result:s          producer worker analyst
@@ -66,7 +68,7 @@ SET K:cancel:r 1 EX 60              producer worker
 DEL K:result:r                      worker
 HGETALL K:inflight                  worker
 HGET K:inflight b:0                 worker
-HVALS K:inflight                    -
+HVALS K:inflight                    worker
 HSCAN K:inflight 0                  -
 HRANDFIELD K:inflight               worker
 HKEYS K:inflight                    worker
@@ -85,8 +87,10 @@ ZRANGEBYSCORE K:deadlines -inf inf  worker
 ZADD K:leases 1 x                   worker producer-on-6
 ZREM K:leases b                     worker
 ZRANGE K:workers 0 -1               worker producer-on-7
+SET K:past:w x EX 60                worker producer-on-6
+MGET K:past:w                       worker producer-on-6
 HGETALL K:stats                     worker producer-on-7
-HVALS K:batches                     producer-on-7
+HVALS K:batches                     worker producer-on-7
 KEYS *                              -
 SCAN 0                              -
 RANDOMKEY                           -

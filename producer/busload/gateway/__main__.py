@@ -24,13 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         if chosen.command == "new-key":
-            return _new_key(chosen.name)
+            return _new_key(chosen.name, operator=chosen.operator)
         settings = read_settings(os.environ)
         return _openapi(settings) if chosen.command == "openapi" else _serve(settings)
     except SettingsInvalid as error:
         print(f"busload-gateway: {error}", file=sys.stderr)
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn", "starlette", "python_multipart"):
+        if error.name not in ("fastapi", "uvicorn", "starlette", "python_multipart", "jinja2"):
             raise
         print(f"busload-gateway: {_MISSING}", file=sys.stderr)
     return 2
@@ -51,7 +51,7 @@ def _openapi(settings: GatewaySettings) -> int:
     return 0
 
 
-def _new_key(name: str) -> int:
+def _new_key(name: str, *, operator: bool) -> int:
     from .keys import new_key
 
     try:
@@ -59,7 +59,7 @@ def _new_key(name: str) -> int:
     except ValueError:
         raise SettingsInvalid("a key's name is 1 to 64 letters, digits, - and _") from None
     print(f"the key, shown this once: {secret}", file=sys.stderr)
-    print(f'[[keys]]\nname = "{key.name}"\nsha256 = "{key.sha256}"')
+    print(f'[[keys]]\nname = "{key.name}"\nsha256 = "{key.sha256}"' + ("\noperator = true" if operator else ""))
     return 0
 
 
@@ -76,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("openapi", help="print the OpenAPI document")
     key = commands.add_parser("new-key", help="print a fresh key, and its lines for the keys file")
     key.add_argument("name", help="whose key it is: letters, digits, - and _")
+    key.add_argument("--operator", action="store_true", help="it opens the operations page too")
     return parser
 
 

@@ -18,7 +18,8 @@ CALLER_GONE: Final = "caller_gone"
 
 @dataclass(slots=True)
 class Notes:
-    """What the line tells of a call; its handlers fill it in."""
+    """What the line tells of a call; its handlers fill it in. A `routine` call, of which there is one a second for each
+    browser that shows the operations page, is told only when it went wrong."""
 
     method: str
     path: str
@@ -27,11 +28,12 @@ class Notes:
     request_id: str | None = None
     code: str | None = None
     tokens: int | None = None
+    routine: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def write(self) -> None:
         """Write the line, if anybody wants it."""
-        if log.isEnabledFor(logging.INFO):
+        if log.isEnabledFor(logging.INFO) and not (self.routine and self.status < 400):
             log.info("call", extra={"fields": self._fields()})
 
     def _fields(self) -> dict[str, Any]:

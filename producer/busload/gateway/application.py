@@ -25,6 +25,8 @@ from ..openai_api import (
     Refusal,
     refusal,
 )
+from ..ops_page.desk import OpsDesk
+from ..ops_page.routes import routes as ops_routes
 from . import batches, files, health, models
 from .access import BEARER
 from .asgi import Gateway
@@ -53,6 +55,7 @@ def application(settings: GatewaySettings, meter: GatewayMeter) -> ASGIApp:
     rest = describe(settings)
     rest.state.keys, rest.state.desks = keys, desks
     desks.of(None)  # a Redis URL that is none is told now
+    rest.state.ops = OpsDesk(settings, keys)
     rest.state.files = FileStore(Path(settings.files_folder), settings) if settings.files_folder else None
     gateway: ASGIApp = Gateway(settings, keys, Completions(settings, keys, desks), rest, meter)
     if settings.cors_origins:
@@ -80,6 +83,7 @@ def describe(settings: GatewaySettings) -> FastAPI:
     app.include_router(files.router, dependencies=[BEARER])
     app.include_router(batches.router, dependencies=[BEARER])
     app.include_router(health.router)
+    app.router.routes.extend(ops_routes())
     return app
 
 
@@ -103,6 +107,7 @@ def _lifespan(settings: GatewaySettings) -> Callable[[FastAPI], AbstractAsyncCon
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         keys: KeyRing = app.state.keys
         desks: Desks = app.state.desks
+        ops: OpsDesk = app.state.ops
         reloading = asyncio.create_task(_reload(keys))
         try:
             async with batches.running(app, settings):
@@ -112,6 +117,7 @@ def _lifespan(settings: GatewaySettings) -> Callable[[FastAPI], AbstractAsyncCon
             with suppress(asyncio.CancelledError):
                 await reloading
             await desks.close()
+            await ops.close()
 
     return lifespan
 

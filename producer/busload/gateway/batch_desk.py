@@ -14,7 +14,7 @@ from ..openai_api import refusal
 from ..wiring import Address, Wiring
 from .batch_lines import BatchLines
 from .batch_run import BatchRun
-from .desks import Desk, Desks
+from .desks import Desk, Desks, partitions_of
 from .file_store import FileStore, new_batch_id
 from .keys import Key, KeyRing
 from .records import OVER, BatchBody, BatchObject
@@ -127,4 +127,5 @@ class BatchDesk:
             chosen.result_ttl_s,
             chosen.patience_s,
             Copies(0, 1000),
+            partitions_of(queue, chosen),
         )

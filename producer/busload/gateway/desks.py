@@ -19,6 +19,11 @@ class Desk:
     roster: Roster
 
 
+def partitions_of(queue: str, settings: GatewaySettings) -> int:
+    """Over how many lists the queue is spread: that of keys that name none, as the settings say; others are whole."""
+    return settings.partitions if queue == settings.queue else 1
+
+
 class Desks:
     """Opens a desk at its first use. Close them all at the end."""
 
@@ -47,5 +52,6 @@ class Desks:
             max_queue_length=chosen.max_queue_length,
             result_ttl_s=chosen.result_ttl_s,
             patience_s=chosen.patience_s,
+            partitions=partitions_of(name, chosen),
         )
         return Desk(name, client, Roster(client, chosen.model_names))

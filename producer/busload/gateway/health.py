@@ -53,8 +53,7 @@ async def ready(request: Request, response: Response) -> Ready:
     """Whether a request sent now is served: Redis can be reached, and a worker is ready."""
     keys: KeyRing = request.app.state.keys
     desks: Desks = request.app.state.desks
-    names = {desks.of(key.queue).queue for key in keys.keys} or {desks.of(None).queue}
-    queues = await asyncio.gather(*(_health(desks.of(name)) for name in sorted(names)))
+    queues = await asyncio.gather(*(_health(desks.of(name)) for name in keys.queues(desks.of(None).queue)))
     told = Ready(ready=all(one.message == "ok" for one in queues), queues=list(queues))
     response.status_code = 200 if told.ready else 503
     return told

@@ -29,7 +29,8 @@ class Key(BaseModel):
     """One caller. `priority` is what its requests have unless they ask for less; they may not ask for more.
 
     `requests_per_s` bounds its calls on average and `burst` those at once; None for no bound. `max_tokens` bounds the
-    new tokens of one request, all samples together; `max_body_bytes` its body.
+    new tokens of one request, all samples together; `max_body_bytes` its body. With `operator` the key opens the
+    operations page too.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
@@ -43,6 +44,7 @@ class Key(BaseModel):
     burst: Annotated[float, Field(ge=1)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_body_bytes: Annotated[int, Field(ge=1)] | None = None
+    operator: bool = False
 
     @property
     def is_anonymous(self) -> bool:
@@ -115,6 +117,10 @@ class KeyRing:
     def keys(self) -> tuple[Key, ...]:
         """All callers there are."""
         return (self._anonymous,) if self.is_open else tuple(self._by_hash.values())
+
+    def queues(self, default: str) -> list[str]:
+        """Those that callers use, `default` where a key names none. An operator whose key names none only looks on."""
+        return sorted({key.queue or default for key in self.keys if key.queue or not key.operator}) or [default]
 
     def reload(self) -> bool:
         """Read the file again if it has changed. A broken one is told in the log, and the old keys stay."""

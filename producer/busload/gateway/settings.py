@@ -9,11 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 
 from busload_shared.errors import SettingsInvalid
 from busload_shared.keys import Keys
+from busload_shared.partitions import MOST as MOST_PARTITIONS
 
 from ..openai_api import MOST_PROMPTS
 
 PREFIX = "BUSLOAD_GATEWAY_"
-_ALSO = {"redis_url": "BUSLOAD_REDIS_URL", "queue": "BUSLOAD_QUEUE"}
+LEAST_SECRET = 16
+"""Characters of a secret that guards something."""
+
+_ALSO = {"redis_url": "BUSLOAD_REDIS_URL", "queue": "BUSLOAD_QUEUE", "partitions": "BUSLOAD_PARTITIONS"}
 """What the worker's variables say goes for the gateway too, unless it has its own."""
 
 
@@ -24,6 +28,9 @@ class GatewaySettings(BaseModel):
 
     redis_url: SecretStr = Field(SecretStr("redis://127.0.0.1:6379/0"), description="Redis of the queues")
     queue: str = Field("busload:default", description="queue of keys that name none, and of all without keys")
+    partitions: Annotated[int, Field(ge=1, le=MOST_PARTITIONS)] = Field(
+        1, description="lists over which that queue is spread; its workers must serve as many"
+    )
     host: str = Field("127.0.0.1", description="address to listen on")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(8000, description="port to listen on; 0: any that is free")
     keys_file: str = Field("", description="TOML file of the keys callers need; empty: none is needed")
@@ -72,22 +79,46 @@ class GatewaySettings(BaseModel):
         0, description="port of Prometheus metrics; 0: none. Not the one that callers use"
     )
     metrics_host: str = Field("127.0.0.1", description="address on which metrics are served; 0.0.0.0: on all")
+    ops_key: SecretStr = Field(
+        SecretStr(""), description="secret that opens the operations page, beside the operators of the keys file"
+    )
+    ops_redis_url: SecretStr = Field(
+        SecretStr(""), description="Redis of the operations page, by a user with more rights; empty: the gateway's"
+    )
+    ops_queues: tuple[str, ...] = Field(
+        (), description="queues that the operations page shows; empty: those that callers use"
+    )
+    ops_session_s: Annotated[int, Field(ge=60, le=2_592_000)] = Field(
+        28_800, description="how long a browser stays signed in to the operations page, s"
+    )
+    ops_session_secret: SecretStr = Field(
+        SecretStr(""),
+        description="signs these sessions, the same for several gateways; empty: random at each start",
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="INFO has a line for each request, WARNING has none"
     )
 
-    @field_validator("model_names", "cors_origins", mode="before")
+    @field_validator("model_names", "cors_origins", "ops_queues", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(one.strip() for one in value.split(",") if one.strip()) if isinstance(value, str) else value
 
-    @field_validator("queue")
+    @field_validator("queue", "ops_queues")
     @classmethod
-    def _a_queue(cls, value: str) -> str:
-        try:
-            Keys(value)
-        except SettingsInvalid as error:
-            raise ValueError(str(error)) from None
+    def _queues(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for name in (value,) if isinstance(value, str) else value:
+            try:
+                Keys(name)
+            except SettingsInvalid as error:
+                raise ValueError(str(error)) from None
+        return value
+
+    @field_validator("ops_key", "ops_session_secret")
+    @classmethod
+    def _not_guessed(cls, value: SecretStr) -> SecretStr:
+        if 0 < len(value.get_secret_value()) < LEAST_SECRET:
+            raise ValueError(f"at least {LEAST_SECRET} characters, at random: openssl rand -hex 32")
         return value
 
 
