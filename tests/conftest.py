@@ -129,6 +129,7 @@ async def immortal_keys(queue: Queue) -> list[str]:
     """Keys without a time to live, other than those that hold the queue itself."""
     k = queue.keys
     lasting = {k.queue, k.ranked, k.deadlines, k.retry, k.inflight, k.leases, k.batches, k.dead, k.stats}
+    lasting |= {k.layout}
     found = sorted({key.decode("utf-8", "replace") async for key in queue.redis.scan_iter(count=1000)} - lasting)
     pipeline = queue.redis.pipeline(transaction=False)
     for key in found:

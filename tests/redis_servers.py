@@ -55,7 +55,7 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="busload-redis-"))
         self._take_port()
         self.unix_url = f"unix://{self.folder}/redis.sock?db=0"
-        self._binary = binary
+        self.binary = binary
         self._more = more or {}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -72,14 +72,14 @@ class Server:
             self.stop()
             self._take_port()
         log = self.folder / "log"
-        raise RuntimeError(f"{self._binary} does not start: {log.read_text()[-500:] if log.exists() else 'no log'}")
+        raise RuntimeError(f"{self.binary} does not start: {log.read_text()[-500:] if log.exists() else 'no log'}")
 
     def _take_port(self) -> None:
         self.port = _free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def _launch(self) -> None:
-        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(self._binary), *self._words()]
+        command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(self.binary), *self._words()]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def _words(self) -> list[str]:

@@ -8,22 +8,28 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.waiting import wait_until
 
 
 class WorkerProcess:
-    """Started with settings given as keywords; killed at the latest by `close`."""
+    """Started with settings given as keywords; killed at the latest by `close`. `more_environment` may lead to other
+    code than ours."""
 
-    def __init__(self, redis_url: str, **settings: Any) -> None:
+    def __init__(
+        self, redis_url: str, *, more_environment: Mapping[str, str] = MappingProxyType({}), **settings: Any
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="busload-worker-")
         self.ready_file = Path(self._folder.name) / "ready"
         self._log = Path(self._folder.name) / "log"
         defaults = {"redis_url": redis_url, "engine": "fake", "max_wait_ms": 20, "ready_file": self.ready_file}
         environment = {k: v for k, v in os.environ.items() if not k.startswith("BUSLOAD_")}
         environment |= {f"BUSLOAD_{name.upper()}": str(value) for name, value in (defaults | settings).items()}
+        environment |= more_environment
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "busload_worker"], stderr=log, stdout=log, env=environment

@@ -2,12 +2,15 @@
 
 `tuned` is what the rule was made on. `held_out` has other curves, laws, sizes and rates: no constant was chosen on it,
 but it brought to light that rows with one and the same stamp must be learned too. `fresh` was written after that; it
-showed that a clump which a batch's end falls into must be waited for too, and no constant was changed for it.
+showed that a clump which a batch's end falls into must be waited for too, and that those who follow the next count; no
+constant was changed for it. `drawn` is chance's choice of curves, laws, sizes, loads and arrivals, first looked at when
+the rule was what it is.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from random import Random
 
@@ -24,6 +27,7 @@ from busload_worker.simulation import (
     Mixed,
     Mmpp,
     Poisson,
+    Release,
     Scenario,
     Trace,
     bimodal,
@@ -133,3 +137,68 @@ def _fresh_arrivals(curve: ServiceCurve, law: LengthLaw, size: int) -> Iterator[
     yield "20 clients", ClosedLoop(20, 0.15 * one, exact=True)
     yield "60 clients", ClosedLoop(60, 0.8 * one)
     yield "on and off", Mmpp(0.6 * per_s, 0.0, 2 * one, 6 * one)
+
+
+DRAWN_SEED, DRAWN = 90_001, 60
+
+
+def drawn() -> Iterator[tuple[str, Scenario]]:
+    """Scenarios by chance, with batches from 4 to 64 and loads from 0.05 to 0.85."""
+    rng = Random(DRAWN_SEED)
+    for _ in range(DRAWN):
+        curve = ServiceCurve(
+            overhead_ms=_magnitude(rng, 3, 150),
+            prompt_ms=_magnitude(rng, 0.005, 0.4),
+            step_ms=_magnitude(rng, 1, 25),
+            token_ms=_magnitude(rng, 0.02, 3),
+        )
+        law, size, load = _drawn_law(rng), rng.choice((4, 8, 12, 16, 24, 32, 64)), rng.uniform(0.05, 0.85)
+        name, arrivals = _drawn_arrivals(rng, load * capacity_per_s(curve, law, size), one_ms(curve, law), size)
+        name = f"{name} at {load:.2f}, size {size}, {type(law).__name__}"
+        release: Release = "row" if rng.random() < 0.5 else "batch"
+        yield (
+            name,
+            Scenario(
+                curve,
+                arrivals,
+                law,
+                size=size,
+                prompt_tokens=PROMPT,
+                requests=REQUESTS,
+                seed=rng.randrange(10**6),
+                release=release,
+            ),
+        )
+
+
+def _magnitude(rng: Random, least: float, most: float) -> float:
+    """Each order of magnitude is as likely."""
+    return math.exp(rng.uniform(math.log(least), math.log(most)))
+
+
+def _drawn_law(rng: Random) -> LengthLaw:
+    laws: tuple[LengthLaw, ...] = (
+        Constant(rng.randint(4, 200)),
+        Lognormal(rng.randint(10, 120), rng.uniform(0.3, 1.2), 1024),
+        Exponential(rng.randint(10, 150)),
+        bimodal(rng.randint(4, 20), rng.randint(60, 300), rng.uniform(0.05, 0.4)),
+        Mixed([(5, Lognormal(12, 0.4)), (3, Lognormal(90, 0.5)), (1, Constant(400))]),
+    )
+    return rng.choice(laws)
+
+
+def _drawn_arrivals(rng: Random, per_s: float, one: float, size: int) -> tuple[str, Arrivals]:
+    rows, clients, spread = rng.randint(2, 40), rng.randint(2, 3 * size), _magnitude(rng, 0.005, 0.8)
+    think, exact = _magnitude(rng, 0.005, 2), rng.random() < 0.4
+    busy_ms, quiet_ms = _magnitude(rng, 1, 30) * one, _magnitude(rng, 1, 30) * one
+    kind = rng.choice(("poisson", "bursts", "bursts", "bursts", "clients", "clients", "clients", "busy and quiet"))
+    if kind == "bursts":
+        return f"bursts of {rows} over {spread:.3f}, exact: {exact},", Bursts(per_s, rows, spread * one, exact=exact)
+    if kind == "clients":
+        return f"{clients} clients who think {think:.3f}, exact: {exact},", ClosedLoop(
+            clients, think * one, exact=exact
+        )
+    if kind == "poisson":
+        return kind, Poisson(per_s)
+    quiet = rng.uniform(0, 0.3)
+    return kind, Mmpp(per_s * (1 + (1 - quiet) * quiet_ms / busy_ms), quiet * per_s, busy_ms, quiet_ms)

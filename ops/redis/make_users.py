@@ -3,6 +3,7 @@
 python ops/redis/make_users.py --out users.acl                       producer, analyst, worker and operator
 python ops/redis/make_users.py --out users.acl shop=producer gpu=worker admin=operator
 python ops/redis/make_users.py --out users.acl shop=producer@busload:shop gpu=worker@busload:shop
+python ops/redis/make_users.py --out users.acl --partitions          queues whose partitions are called QUEUE/1, …
 
 A user's password is taken from the environment (SHOP_PASSWORD for shop), or made. Those that were made are printed
 once, as URLs; the file holds only their SHA-256, which cannot be turned back, since a made password is random.
@@ -56,15 +57,21 @@ def user_of(text: str, queue: str, environment: Mapping[str, str]) -> User:
     return User(name, role, queue, given or secrets.token_urlsafe(32), made=given is None)
 
 
-def acl_file(users: Sequence[User], template: str) -> str:
-    """The text that Redis loads: a line for the default user, and one for each of `users`."""
-    roles = _roles(template)
+def acl_file(users: Sequence[User], template: str, *, partitions: bool = False) -> str:
+    """The text that Redis loads: a line for the default user, and one for each of `users`. With `partitions` they may
+    do the same on whatever is called like their queue with a slash behind."""
+    roles = _roles(_with_partitions(template) if partitions else template)
     lines = [f"user default {roles['default']}"]
     for user in users:
         digest = sha256(user.password.encode()).hexdigest()
         queue = re.sub(r"([*?\[\]\\])", r"\\\1", user.queue)  # a name, not a pattern
         lines.append(f"user {user.name} " + Template(roles[user.role]).substitute(SHA256=digest, QUEUE=queue))
     return "\n".join(lines) + "\n"
+
+
+def _with_partitions(template: str) -> str:
+    """Each rule on a key or a channel of the queue a second time, for the queue's partitions."""
+    return re.sub(r"((?:%[RW]+)?[~&][^\s()$]*)\$QUEUE([^\s()]*)", r"\1$QUEUE\2 \1$QUEUE/*\2", template)
 
 
 def _roles(template: str) -> dict[str, str]:
@@ -96,6 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("users", nargs="*", default=ROLES, metavar="NAME=ROLE@QUEUE", help="one for each program")
     parser.add_argument("--queue", default="busload:default", help="queue of those who name none")
+    parser.add_argument("--partitions", action="store_true", help="the queues are spread over several lists")
     parser.add_argument("--redis", choices=TEMPLATES, default="7", help="6 for Redis 6.2, 7 for all newer ones")
     parser.add_argument("--out", type=Path, required=True, help="file to write")
     given = parser.parse_args(arguments)
@@ -105,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     if len({user.name for user in users}) < len(users):
         parser.error("a user is named twice")
-    write(given.out, acl_file(users, template_for(given.redis)))
+    write(given.out, acl_file(users, template_for(given.redis), partitions=given.partitions))
     print(f"{given.out}: {len(users)} users; `aclfile` in redis.conf or `redis-cli ACL LOAD` loads it", file=sys.stderr)
     for user in users:
         if user.made:

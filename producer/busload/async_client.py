@@ -9,8 +9,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from busload_shared.archive import Archive
 from busload_shared.errors import BusloadError, ResultTimeout
+from busload_shared.partitions.archive import archive_of
 from busload_shared.replicated import Copies
 from busload_shared.replies import CancelState, QueueInfo, RequestStatus
 from busload_shared.request import Request
@@ -40,13 +40,14 @@ class AsyncClient:
     requests) at which this client's requests are refused. `result_ttl_s` is how long the result of a cancelled request
     is kept; workers say it for all others. `patience_s` is how long a call survives Redis being away before it
     raises BusloadUnavailable; every call may then be repeated. An id given twice is one request. With `wait_replicas`
-    a submit raises NotReplicated unless so many replicas of Redis have it within `wait_timeout_ms`.
+    a submit raises NotReplicated unless so many replicas of Redis have it within `wait_timeout_ms`. `partitions` is
+    over how many lists the queue is spread, the same for all who use it; its workers must serve as many.
 
     The constructor raises SettingsInvalid; every method BusloadUnavailable, and RequestInvalid for an id that
     cannot be one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name but the first
         self,
         redis_url: str = "redis://127.0.0.1:6379/0",
         *,
@@ -56,9 +57,10 @@ class AsyncClient:
         patience_s: float = 5.0,
         wait_replicas: int = 0,
         wait_timeout_ms: int = 1000,
+        partitions: int = 1,
     ) -> None:
         copies = Copies(wait_replicas, wait_timeout_ms)
-        self._address = Address(redis_url, queue, max_queue_length, result_ttl_s, patience_s, copies)
+        self._address = Address(redis_url, queue, max_queue_length, result_ttl_s, patience_s, copies, partitions)
         self._wiring: Wiring | None = None
         self._closed = False
 
@@ -189,8 +191,7 @@ class AsyncClient:
         """
         from .analysis.frame import frame_of
 
-        queue, address = self._wires().queue, self._address
-        archive = Archive(queue.redis, address.queue, patience_s=address.patience_s)
+        archive = archive_of(self._wires().queue, patience_s=self._address.patience_s)
         return await frame_of(archive, [checked_id(request_id) for request_id in request_ids])
 
     async def status(self, request_id: str) -> RequestStatus:

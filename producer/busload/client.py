@@ -32,7 +32,7 @@ class Client:
     request as it is.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name but the first
         self,
         redis_url: str = "redis://127.0.0.1:6379/0",
         *,
@@ -42,6 +42,7 @@ class Client:
         patience_s: float = 5.0,
         wait_replicas: int = 0,
         wait_timeout_ms: int = 1000,
+        partitions: int = 1,
     ) -> None:
         self._client = AsyncClient(
             redis_url,
@@ -51,6 +52,7 @@ class Client:
             patience_s=patience_s,
             wait_replicas=wait_replicas,
             wait_timeout_ms=wait_timeout_ms,
+            partitions=partitions,
         )
         weakref.finalize(self, close_soon, self._client).atexit = False
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from busload_shared.errors import BusloadError, RequestUnknown, ResultExpired
+from busload_shared.errors import BusloadError, BusloadUnavailable, RequestUnknown, ResultExpired
+from busload_shared.partitions.homes import partition_of
+from busload_shared.partitions.spread import result_or_raise
 from busload_shared.queue import Queue
 from busload_shared.replies import RequestStatus
 from busload_shared.result import Result
 
 
 async def statuses(queue: Queue, request_ids: Sequence[str]) -> list[RequestStatus | BusloadError]:
-    """Where each request is. A result this version cannot read is an error in its place, and spoils no other."""
+    """Where each request is. A result this version cannot read is an error in its place, and spoils no other; so is
+    one in a partition that does not answer. Raises BusloadUnavailable when nothing answers."""
+    if len(queue.parts) > 1:
+        return await _statuses_by_part(queue, request_ids)
     try:
         return list(await queue.status(request_ids))
     except ValidationError as error:
@@ -21,6 +27,24 @@ async def statuses(queue: Queue, request_ids: Sequence[str]) -> list[RequestStat
             return [unreadable(request_ids[0], error)]
     half = len(request_ids) // 2
     return await statuses(queue, request_ids[:half]) + await statuses(queue, request_ids[half:])
+
+
+async def _statuses_by_part(queue: Queue, request_ids: Sequence[str]) -> list[RequestStatus | BusloadError]:
+    groups: dict[int, list[int]] = {}
+    for position, request_id in enumerate(request_ids):
+        groups.setdefault(partition_of(request_id, len(queue.parts)), []).append(position)
+    asking = (statuses(queue.parts[number], [request_ids[at] for at in group]) for number, group in groups.items())
+    found: dict[int, RequestStatus | BusloadError] = {}
+    away: list[BusloadUnavailable] = []
+    for group, told in zip(groups.values(), await asyncio.gather(*asking, return_exceptions=True), strict=True):
+        if isinstance(told, BusloadUnavailable):
+            away.append(told)
+            found |= dict.fromkeys(group, told)
+        else:
+            found |= zip(group, result_or_raise(told), strict=True)
+    if len(away) == len(queue.parts):
+        raise away[0]
+    return [found[position] for position in range(len(request_ids))]
 
 
 def parsed(request_id: str, stored: bytes | None) -> Result | None:

@@ -48,7 +48,8 @@ _TRANSIENT_CODES = ("UNBLOCKED", "BUSY", "MISCONF", "NOREPLICAS", "OOM", "READON
 
 _SAID: dict[type[RedisError], str] = {
     AuthenticationError: "Redis refuses the user or password: set them in the redis URL",
-    NoScriptError: "Redis does not hold Busload's scripts, and this user may not load them: start a worker",
+    NoScriptError: "Redis does not hold this version's scripts, and this user may not load them: start a worker of the "
+    "same version, or let an operator run its `busload migrate`, which loads them",
     AskError: "this Redis is a cluster and the queue's slot is on another node or on its way there: wait until it has "
     "moved, and see that the URL begins with redis+cluster://",
 }

@@ -73,7 +73,7 @@ class NotReplicated(BusloadUnavailable):
 
 
 class RedisUnfit(BusloadError):
-    """Redis is up but not fit for a queue (version, eviction policy). Operations must change it."""
+    """Redis is up but not fit for a queue (version, eviction policy, keys of another layout). Operations must act."""
 
 
 class SettingsInvalid(BusloadError):

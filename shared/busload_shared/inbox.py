@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import FailFast, TypeAdapter, ValidationError
 from redis.asyncio import Redis
-from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import ConnectionError, RedisError
 
 from .following import FollowingPool
@@ -63,7 +63,7 @@ class Inbox:
     """
 
     def __init__(self, redis: Redis, keys: Keys, token: str) -> None:
-        self._pool = redis.connection_pool
+        self._pool: ConnectionPool = redis.connection_pool
         self._reply = keys.reply(token).encode()
         self._done = keys.done("").encode()
         self._connection: AbstractConnection | None = None
@@ -75,6 +75,7 @@ class Inbox:
         pause = _FIRST_PAUSE_S
         while True:
             began = time.monotonic()
+            self._pool = self._next_pool()
             connection: AbstractConnection = self._pool.make_connection()  # type: ignore[no-untyped-call]
             try:
                 await self._subscribe(connection)
@@ -108,7 +109,7 @@ class Inbox:
         await connection.connect()  # type: ignore[no-untyped-call]
         self._connection = connection
         # the reply channel last: its confirmation then stands for all
-        await connection.send_command("SUBSCRIBE", *map(self._channel, self.watched), self._reply)
+        await connection.send_command("SUBSCRIBE", *map(self._channel, self.watched), *self._own_channels())
 
     async def _send(self, command: str, ids: list[str]) -> None:
         connection = self._connection
@@ -117,8 +118,17 @@ class Inbox:
         with suppress(*_BROKEN):  # the reader finds it broken too, and subscribes anew
             await connection.send_command(command, *map(self._channel, ids))
 
+    def _next_pool(self) -> ConnectionPool:
+        return self._pool
+
+    def _own_channels(self) -> list[bytes]:
+        return [self._reply]
+
     def _channel(self, request_id: str) -> bytes:
         return self._done + request_id.encode()
+
+    def _id_of(self, channel: bytes) -> str:
+        return channel[len(self._done) :].decode("utf-8", "replace")
 
     async def _next_reply(self, connection: AbstractConnection) -> list[bytes]:
         reply: list[bytes] | None = await connection.read_response(timeout=SILENCE_S)
@@ -144,7 +154,7 @@ class Inbox:
         return []
 
     def _news(self, channel: bytes) -> LookAgain:
-        return LookAgain((channel[len(self._done) :].decode("utf-8", "replace"),))
+        return LookAgain((self._id_of(channel),))
 
     def _letter(self, letter: bytes) -> Event:
         try:

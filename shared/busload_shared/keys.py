@@ -13,7 +13,10 @@
     {L}:cancel:<id>      STRING  a cancel that holds while no worker is up                  expiry
     {L}:workers          ZSET    worker -> last heartbeat, Unix ms                          its own expiry
     {L}:worker:<name>    STRING  what the worker is and does                                expiry
+    {L}:past:<name>      STRING  the last batches of that worker                            expiry
     {L}:stats            HASH    counters since the queue's first day                       bounded fields
+    {L}:layout           STRING  the layout of these keys, `1`; `1>2` while it changes              never
+    {L}:migrating        STRING  who changes it                                             its own expiry
     {L}:replicated       STRING  written before WAIT, only with `wait_replicas`             expiry
     {L}:lengths          HASH    route -> observations, sum, squares of ln(length)          its own expiry
     {L}:parked           ZSET    ticket of a Celery task that waits -> next look, Unix ms   claim, its own expiry
@@ -89,6 +92,14 @@ class Keys:
         return self._named("stats")
 
     @property
+    def layout(self) -> str:
+        return self._named("layout")
+
+    @property
+    def migrating(self) -> str:
+        return self._named("migrating")
+
+    @property
     def replicated(self) -> str:
         return self._named("replicated")
 
@@ -124,6 +135,9 @@ class Keys:
 
     def worker(self, name: str) -> str:
         return self._named("worker:") + name
+
+    def past(self, name: str) -> str:
+        return self._named("past:") + name
 
     def done(self, request_id: str) -> str:
         return self._named("done:") + request_id

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
+from .errors import BusloadUnavailable
+from .past_batch import PastBatch, PastBatches
+from .refusals import lacks_rights
 from .replies import QueueInfo, Running, RunningBatch, WorkerInfo, three_numbers
 from .scripted import Scripted
 
@@ -39,6 +42,23 @@ class Noticeboard(Scripted):
         read = (RunningBatch.read(*told[at : at + 4]) for at in range(0, len(told), 4))
         return Running(float(now), tuple(batch for batch in read if batch))
 
+    async def tell_past(self, worker: str, past: Sequence[PastBatch], *, ttl_s: float) -> None:
+        """Tell of this worker's last batches."""
+        key, told = self.keys.past(worker), PastBatches(batches=tuple(past)).model_dump_json()
+        await self._persist(lambda: self.redis.set(key, told, px=int(ttl_s * 1000)))
+
+    async def past(self, workers: Sequence[str]) -> dict[str, tuple[PastBatch, ...]]:
+        """What these workers tell of their last batches; nothing for a user who may not look at it."""
+        keys = [self.keys.past(worker) for worker in workers]
+        try:
+            told = await self._persist(lambda: self.redis.mget(keys)) if keys else []
+        except BusloadUnavailable as error:
+            if lacks_rights(error):
+                return {}
+            raise
+        pairs = zip(workers, told, strict=True)
+        return {worker: past for worker, raw in pairs if raw is not None and (past := _past(raw))}
+
     async def _workers(self, names: Iterable[bytes]) -> tuple[WorkerInfo, ...]:
         keys = [self.keys.worker(name.decode("utf-8", "replace")) for name in names]
         records = await self._persist(lambda: self.redis.mget(keys)) if keys else []
@@ -60,6 +80,14 @@ class Noticeboard(Scripted):
         """What all workers have learned so."""
         known = await self._persist(lambda: self.redis.hgetall(self.keys.lengths))
         return {key.decode("utf-8", "replace"): sums for key, raw in known.items() if (sums := three_numbers(raw))}
+
+
+def _past(told: bytes) -> tuple[PastBatch, ...]:
+    """None of what no worker wrote."""
+    try:
+        return PastBatches.model_validate_json(told).batches
+    except ValidationError:
+        return ()
 
 
 def _readable(record: bytes) -> WorkerInfo | None:

@@ -57,6 +57,11 @@ class Queue(Noticeboard):
         ]  # fmt: skip
         self._retry_keys = [k.inflight, k.leases, k.batches, k.retry, k.stats, k.state("")]
 
+    @property
+    def parts(self) -> tuple[Queue, ...]:
+        """The queues that it is made of: see partitioned.py. Most are of one piece."""
+        return (self,)
+
     async def submit(
         self,
         requests: Sequence[tuple[str, bytes]],
@@ -196,8 +201,8 @@ class Queue(Noticeboard):
             args += (request_id, result)
         return int(await self._run("expire", keys, args))
 
-    async def cancels(self, request_ids: Sequence[str]) -> set[str]:
-        """Which of these running requests somebody asked to cancel."""
+    async def cancels(self, request_ids: Sequence[str], *, batch: str = "") -> set[str]:  # noqa: ARG002
+        """Which of these requests of a running batch somebody asked to cancel."""
         if not request_ids:
             return set()
         marks = await self._persist(lambda: self.redis.mget([self.keys.cancel(i) for i in request_ids]))

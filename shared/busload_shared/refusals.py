@@ -22,6 +22,12 @@ _TLS = {
 }
 
 
+def lacks_rights(error: BaseException) -> bool:
+    """Whether this error of ours came of a command that the Redis user may not run."""
+    cause = error.__cause__
+    return isinstance(cause, NoPermissionError) or bool(re.search(_TOO_FEW_RIGHTS, str(cause)))
+
+
 def refusal(error: BaseException) -> str | None:
     """What is refused and how to lift it; None for all other errors. Repeats no secret."""
     text = re.split(r"\n|,? with args beginning", str(error))[0][:200]

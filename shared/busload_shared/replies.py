@@ -162,10 +162,11 @@ class _Record(BaseModel):
 class WorkerInfo(_Record):
     """What a worker says of itself with each heartbeat; unknown fields of a newer worker are ignored.
 
-    `state` is one of WorkerState. `batch` and `batch_size` (rows) are of the running batch. Counted since its start:
-    `batches_done`, `rows_done`, `engine_restarts`, `leases_lost`, `proofs_broken` (batches that did not run as one
-    unit), `out_of_memory` (runs). `rows_per_s` is its recent rate while running; `looked_ms` its last successful look
-    at the queue, Unix ms on the Redis clock; `curve` what it has learned of its batch times; `wait` of when requests
+    `state` is one of WorkerState, `partitions` how many of the queue's it serves. `batch` and `batch_size` (rows) are
+    of the running batch. Counted since its start: `batches_done`, `rows_done`, `engine_restarts`, `leases_lost`,
+    `proofs_broken` (batches that did not run as one unit), `out_of_memory` (runs). `rows_per_s` is its recent rate
+    while running; `looked_ms` its last successful look at the queue, Unix ms on the Redis clock; `busload_version` is
+    Busload's own, `version` the engine's; `curve` what it has learned of its batch times; `wait` of when requests
     come, where `max_wait_ms` is `auto`.
     """
 
@@ -175,6 +176,7 @@ class WorkerInfo(_Record):
     model: str = ""
     version: str = ""
     pid: int = 0
+    partitions: int = 1
     max_batch_size: int = 0
     max_wait_ms: float = 0
     batch: str | None = None
@@ -189,6 +191,7 @@ class WorkerInfo(_Record):
     looked_ms: float | None = None
     curve: ServiceCurve | None = None
     wait: WaitInfo | None = None
+    busload_version: str = ""
 
 
 class QueueInfo(_Record):

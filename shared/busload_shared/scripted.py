@@ -22,6 +22,10 @@ class Scripted:
         self._patience_s = patience_s
         self._scripts = callables(redis)
 
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self.redis.aclose()
+
     def _now(self) -> str | float:
         return "" if self.now_ms is None else self.now_ms
 

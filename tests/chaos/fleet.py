@@ -24,6 +24,7 @@ WAITS_S = 90.0
 def settings_of(options: Options) -> dict[str, str]:
     """Every worker's settings but those of its own place."""
     common = {"queue": QUEUE, "lease_s": options.lease_s, "max_wait_ms": 20, "max_batch_size": BATCH, "drain_s": 5}
+    common |= {"partitions": options.partitions} if options.partitions > 1 else {}
     engine: dict[str, object] = {
         "engine": "fake",
         "engine_host": "process",

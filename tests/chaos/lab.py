@@ -29,6 +29,9 @@ from tests.chaos.worker_process import ChaosWorker
 
 from busload_shared.element import Element
 from busload_shared.keys import Keys
+from busload_shared.partitions.homes import partition_names, partition_of
+from busload_shared.partitions.spread import SpreadQueue
+from busload_shared.queue import Queue
 
 CONVICTED_S = 90.0
 
@@ -52,8 +55,18 @@ class Lab:
     why_no_old: str
 
     @property
-    def keys(self) -> Keys:
-        return Keys(QUEUE)
+    def keys(self) -> list[Keys]:
+        """Of each partition."""
+        return [Keys(name) for name in partition_names(QUEUE, self.options.partitions)]
+
+    def home(self, request_id: str) -> Keys:
+        """Of the partition that this request belongs to."""
+        return self.keys[partition_of(request_id, self.options.partitions)]
+
+    def queue(self) -> Queue:
+        """The queue, past all proxies."""
+        parts = [Queue(self.direct, keys.queue) for keys in self.keys]
+        return parts[0] if len(parts) == 1 else SpreadQueue(parts, patience_s=5)
 
     @property
     def proxies(self) -> list[Proxy]:
@@ -62,10 +75,10 @@ class Lab:
     async def poison(self, request_id: str, fault: str) -> None:
         """Push a request that kills whoever runs it, and wait for its conviction."""
         self.ledger.sent(request_id, time.monotonic(), poison=fault)
-        await self.persist("LPUSH", QUEUE, raw(request_id, fault))
+        await self.persist("LPUSH", self.home(request_id).queue, raw(request_id, fault))
         give_up = time.monotonic() + CONVICTED_S
         while time.monotonic() < give_up:
-            if await self.persist("EXISTS", self.keys.result(request_id)):
+            if await self.persist("EXISTS", self.home(request_id).result(request_id)):
                 self.ledger.heard(request_id, time.monotonic(), "")
                 return
             await asyncio.sleep(0.05)
@@ -84,10 +97,13 @@ class Lab:
 
     async def held_by(self, worker: ChaosWorker) -> frozenset[str]:
         """The ids that this worker has in flight now; nothing when Redis cannot tell at once."""
+        batches: dict[bytes, bytes] = {}
+        rows: dict[bytes, bytes] = {}
         try:
             async with asyncio.timeout(0.3):
-                batches = await self.direct.hgetall(self.keys.batches)
-                rows = await self.direct.hgetall(self.keys.inflight)
+                for keys in self.keys:
+                    batches |= await self.direct.hgetall(keys.batches)
+                    rows |= await self.direct.hgetall(keys.inflight)
         except (redis.RedisError, OSError, TimeoutError):
             return frozenset()
         its = {batch for batch, meta in batches.items() if worker.process_name.encode() in meta.split()}
@@ -131,7 +147,13 @@ def _orders(options: Options, url: str) -> list[Orders]:
     at_once = max(6, int(options.rate * 0.3))
     return [
         Orders(
-            f"{name}{options.seed}", url, QUEUE, options.rate * share, int(at_once * share) + 1, dice.getrandbits(32)
+            f"{name}{options.seed}",
+            url,
+            QUEUE,
+            options.partitions,
+            options.rate * share,
+            int(at_once * share) + 1,
+            dice.getrandbits(32),
         )
         for name, share in (("a", 0.7), ("b", 0.3))
     ]

@@ -32,6 +32,7 @@ class Options:
     requests: int
     engine: str
     restarts: int
+    partitions: int
 
     @property
     def bound_s(self) -> float:
@@ -44,6 +45,7 @@ class Options:
         words += [f"--seconds {self.seconds:g} --seed {self.seed} --redis {self.redis} --workers {self.workers}"]
         words += [f"--rate {self.rate:g} --faults-per-s {self.faults_per_s:g} --fsync {self.fsync}"]
         words += [f"--lease-s {self.lease_s:g} --old-rev {self.old_rev} --engine {self.engine}"]
+        words += [f"--partitions {self.partitions}"] if self.partitions > 1 else []
         words += [f"--requests {self.requests}"] if self.requests else []
         words += [f"--most-faults {self.most_faults}"] if self.most_faults else []
         words += [f'--only "{",".join(self.only)}"'] if self.only else []
@@ -69,6 +71,7 @@ def parse(arguments: list[str] | None = None) -> Options:
     add("--most-faults", type=int, default=0, help="stop after so many faults")
     add("--requests", type=int, default=0, help="go on until so many requests were sent, past --seconds")
     add("--engine", choices=("fake", "vllm"), default="fake")
+    add("--partitions", type=int, default=1, help="over how many lists the queue is spread")
     add("what", nargs="?", choices=("faults", "restarts"), default="faults", help="all faults, or Redis restarts only")
     add("--count", type=int, default=100, help="how many restarts")
     told = parser.parse_args(arguments)
@@ -89,4 +92,5 @@ def parse(arguments: list[str] | None = None) -> Options:
         requests=told.requests,
         engine=told.engine,
         restarts=told.count if told.what == "restarts" else 0,
+        partitions=told.partitions,
     )

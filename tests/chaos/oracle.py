@@ -11,12 +11,10 @@ from zlib import crc32
 
 import redis
 from tests.chaos.asking import fingerprint, right_text
-from tests.chaos.fleet import QUEUE
 from tests.chaos.lab import Lab
 from tests.chaos.ledger import Asked
 
 from busload_shared.keys import Keys
-from busload_shared.queue import Queue
 
 CHUNK = 500
 EMPTY_S = 30.0
@@ -64,7 +62,7 @@ async def results(lab: Lab, ids: list[str]) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
     for start in range(0, len(ids), CHUNK):
         chunk = ids[start : start + CHUNK]
-        found |= zip(chunk, await lab.direct.mget([lab.keys.result(name) for name in chunk]), strict=True)
+        found |= zip(chunk, await lab.direct.mget([lab.home(name).result(name) for name in chunk]), strict=True)
     return found
 
 
@@ -110,7 +108,8 @@ def _right(request_id: str, result: dict[str, Any], real: bool) -> bool:
 
 async def _judge_letters(verdict: Verdict, lab: Lab) -> None:
     """Poison, all of it, and nothing else; each once."""
-    letters = [json.loads(letter)["id"] for letter in await lab.direct.lrange(lab.keys.dead, 0, -1)]
+    stored = [letter for keys in lab.keys for letter in await lab.direct.lrange(keys.dead, 0, -1)]
+    letters = [json.loads(letter)["id"] for letter in stored]
     poison = {asked.id for asked in lab.ledger.asked.values() if asked.poison is not None}
     verdict.convicted |= set(letters) - poison
     if missing := poison - set(letters):
@@ -121,12 +120,12 @@ async def _judge_letters(verdict: Verdict, lab: Lab) -> None:
 
 async def _judge_leftovers(verdict: Verdict, lab: Lab) -> None:
     """Nothing waits, runs, or is leased; every key goes away by itself; the counters agree."""
-    queue = Queue(lab.direct, QUEUE)
+    queue = lab.queue()
     give_up = time.monotonic() + EMPTY_S
     while True:
         info = await queue.info()
         left = {name: getattr(info, name) for name in ("waiting", "retry", "inflight", "leases")}
-        left["batches"] = await lab.direct.hlen(lab.keys.batches)
+        left["batches"] = sum([await lab.direct.hlen(keys.batches) for keys in lab.keys])
         if not any(left.values()):
             break
         if time.monotonic() > give_up:
@@ -144,8 +143,9 @@ async def _judge_leftovers(verdict: Verdict, lab: Lab) -> None:
 
 async def immortal_keys(lab: Lab) -> list[str]:
     """Keys that would stay for ever, other than those that hold the queue itself."""
-    lasting = {str(getattr(lab.keys, name)) for name, part in vars(Keys).items() if isinstance(part, property)}
-    lasting = (lasting | {QUEUE}) - {lab.keys.workers}
+    named = [name for name, part in vars(Keys).items() if isinstance(part, property)]
+    lasting = {str(getattr(keys, name)) for keys in lab.keys for name in named} | {keys.queue for keys in lab.keys}
+    lasting -= {keys.workers for keys in lab.keys}
     found = [key.decode() async for key in lab.direct.scan_iter(count=5000)]
     immortal = []
     for start in range(0, len(found), CHUNK):

@@ -30,6 +30,7 @@ from tests.chaos.asking import fields_of, fingerprint, raw
 
 from busload import AsyncClient, BusloadUnavailable, ResultTimeout
 from busload_shared.keys import Keys
+from busload_shared.partitions.homes import partition_names, partition_of
 
 POLL_S = 0.05
 AGAIN_S = 0.05
@@ -42,6 +43,7 @@ class Orders:
     name: str
     url: str
     queue: str
+    partitions: int
     rate: float
     at_once: int
     seed: int
@@ -55,7 +57,7 @@ class Producers:
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
-        self._client = AsyncClient(orders.url, queue=orders.queue)
+        self._client = AsyncClient(orders.url, queue=orders.queue, partitions=orders.partitions)
         # repeats by itself, as redis-py does by default, only sooner: its own pauses of seconds are not ours to judge
         repeats = Retry(ConstantBackoff(0.05), 5)
         self._redis = Redis.from_url(orders.url, socket_timeout=5, retry=repeats)
@@ -121,17 +123,21 @@ class Producers:
             except (BusloadUnavailable, ResultTimeout):
                 await asyncio.sleep(AGAIN_S)
 
+    def _home(self, request_id: str) -> Keys:
+        names = partition_names(self._orders.queue, self._orders.partitions)
+        return Keys(names[partition_of(request_id, len(names))])
+
     async def _push(self, request_id: str) -> str:
-        payload = raw(request_id)
+        payload, home = raw(request_id), self._home(request_id)
         while True:
             try:
-                depth = await self._redis.lpush(self._orders.queue, payload)
+                depth = await self._redis.lpush(home.queue, payload)
                 if not isinstance(depth, int) or depth < 1:
                     print("odd", request_id, f"LPUSH was answered by {depth!r}", flush=True)
                 break
             except (RedisError, OSError):  # it may have come through: the same element again is the same request
                 await asyncio.sleep(AGAIN_S)
-        key = Keys(self._orders.queue).result(request_id)
+        key = home.result(request_id)
         while True:
             await asyncio.sleep(POLL_S)
             with contextlib.suppress(RedisError, OSError):

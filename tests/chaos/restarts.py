@@ -8,7 +8,6 @@ import time
 from dataclasses import replace
 
 from tests.chaos.asking import raw
-from tests.chaos.fleet import QUEUE
 from tests.chaos.lab import Lab, open_lab
 from tests.chaos.ledger import Injected
 from tests.chaos.options import Options
@@ -55,8 +54,8 @@ async def _restart(lab: Lab, dice: random.Random, number: int) -> float:
     fault.ended_at = time.monotonic()
     request_id = f"after-restart-{number}"
     lab.ledger.sent(request_id, fault.ended_at)
-    await lab.persist("LPUSH", QUEUE, raw(request_id))
-    while not await lab.persist("EXISTS", lab.keys.result(request_id)):
+    await lab.persist("LPUSH", lab.home(request_id).queue, raw(request_id))
+    while not await lab.persist("EXISTS", lab.home(request_id).result(request_id)):
         if time.monotonic() - fault.ended_at > 60:
             return 60.0  # the oracle says that it is lost
         await asyncio.sleep(0.005)

@@ -6,15 +6,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from tests.chaos.fleet import QUEUE
 from tests.chaos.lab import Lab, open_lab
 from tests.chaos.options import Options
 from tests.chaos.oracle import Watcher, judge
 from tests.chaos.recovery import recoveries
 from tests.chaos.report import summary, table
 from tests.chaos.schedule import Injector, fitting
-
-from busload_shared.queue import Queue
 
 WARM_S = 1.0
 TOLD_EVERY_S = 5.0
@@ -96,7 +93,7 @@ async def come_to_rest(lab: Lab) -> None:
         for load in lab.loads:
             load.tell()
         ids = [asked.id for asked in lab.ledger.asked.values() if asked.heard is None]
-        places = await Queue(lab.direct, QUEUE).status(ids)
+        places = await lab.queue().status(ids)
         told = ", ".join(f"{name} {place.state}" for name, place in zip(ids[:8], places, strict=False))
         lab.ledger.odd.append(f"{len(ids)} not heard of {RESTS_S:.0f} s after the last fault; Redis has {told}")
 

@@ -40,6 +40,14 @@ def test_a_storm_of_faults_loses_doubles_and_convicts_nothing() -> None:
     assert " 0 lost, 0 answered twice, 0 wrong, 0 innocents convicted" in said
 
 
+def test_a_storm_of_faults_on_a_queue_in_partitions_loses_doubles_and_convicts_nothing() -> None:
+    said = chaos(
+        "--seconds", "15", "--seed", "7", "--workers", "3", "--rate", "100", "--no-bound", "--redis", any_installed(),
+        "--partitions", "4", "--old-rev", "-",
+    )  # fmt: skip
+    assert " 0 lost, 0 answered twice, 0 wrong, 0 innocents convicted" in said
+
+
 @pytest.mark.parametrize("version", ["6.2", "8.2"])
 def test_restarts_and_a_full_redis_lose_nothing_on_other_versions(version: str) -> None:
     only = "Redis kill -9 and restart,Redis SHUTDOWN and restart,Redis at maxmemory,SCRIPT FLUSH,CLIENT KILL all"

@@ -14,7 +14,7 @@ from busload.cli.app import app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 COMMANDS = ["submit", "result", "wait", "status", "cancel", "queue", "top", "drain", "bench", "plan"]
-COMMANDS += ["autoscale", "run", "results", "dead list", "dead show", "dead redrive", "dead purge"]
+COMMANDS += ["autoscale", "run", "results", "migrate", "dead list", "dead show", "dead redrive", "dead purge"]
 
 
 def help_of(*words: str) -> str:

@@ -14,6 +14,7 @@ PATHS = {
     "files": "/v1/files/f-1/content",
     "batches": "/v1/batches",
     "health": "/health/ready",
+    "ops": "/ops/dead/redrive",
     "other": "/v1/nonsense/\udcff",
 }
 

@@ -90,6 +90,7 @@ def worker(any_redis_url: str, tmp_path: Path) -> Iterator[subprocess.Popen[byte
         "BUSLOAD_REDIS_URL": any_redis_url,
         "BUSLOAD_ENGINE": "fake",
         "BUSLOAD_FAKE_PER_TOKEN_MS": "1",
+        "BUSLOAD_PARTITIONS": "8",
         "BUSLOAD_READY_FILE": str(ready),
     }
     process = subprocess.Popen([sys.executable, "-m", "busload_worker"], env=environment, stderr=log)

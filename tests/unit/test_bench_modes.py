@@ -41,7 +41,7 @@ def test_only_the_oracle_s_requests_tell_their_length(bench: tuple[Any, Any]) ->
     making, _ = bench
     jobs = making.jobs(making.Law(median=20, sigma=1.0), 200, seed=1)
     told = [predict(Request(**job.request("a", "oracle")), Lengths()) for job in jobs]
-    assert told == [job.tokens for job in jobs]
+    assert told == [(job.tokens, 0) for job in jobs]
     for hint in ("noisy", "learned", "none"):
         assert len({predict(Request(**job.request("a", hint)), Lengths()) for job in jobs}) == 1
     with_each = [job.request("a", "none") for job in jobs]

@@ -23,7 +23,15 @@ def test_what_is_learned_comes_near_the_middle_and_a_bit_above() -> None:
     rng, lengths = random.Random(1), Lengths()
     for _ in range(1000):
         lengths.observe("a", 100 * math.exp(0.6 * rng.gauss(0, 1)))
-    assert lengths.predict("a", 4096) == pytest.approx(100 * math.exp(0.5 * 0.6), rel=0.15)
+    assert lengths.predict("a", 4096).length == pytest.approx(100 * math.exp(0.5 * 0.6), rel=0.15)
+
+
+@pytest.mark.parametrize("deviation", [0.0, 0.3, 1.2])
+def test_how_much_answers_differ_is_learned_too(deviation: float) -> None:
+    rng, lengths = random.Random(3), Lengths()
+    for _ in range(2000):
+        lengths.observe("a", 500 * math.exp(deviation * rng.gauss(0, 1)))
+    assert lengths.predict("a", 1000).spread == pytest.approx(deviation, rel=0.2, abs=0.02)
 
 
 def test_a_change_is_followed_within_some_hundred_answers() -> None:
@@ -32,7 +40,7 @@ def test_a_change_is_followed_within_some_hundred_answers() -> None:
         lengths.observe("a", 1000)
     for _ in range(500):
         lengths.observe("a", 10)
-    assert lengths.predict("a", 4096) < 20
+    assert lengths.predict("a", 4096).length < 20
 
 
 def test_routes_are_learned_apart() -> None:
@@ -40,11 +48,11 @@ def test_routes_are_learned_apart() -> None:
     for _ in range(50):
         lengths.observe("short", 5)
         lengths.observe("long", 800)
-    assert lengths.predict("short", 1024) * 20 < lengths.predict("long", 1024)
+    assert lengths.predict("short", 1024).length * 20 < lengths.predict("long", 1024).length
 
 
 def test_of_an_unknown_route_more_is_expected_where_more_is_allowed() -> None:
-    guesses = [Lengths().predict("new", most) for most in (1, 16, 256, 4096)]
+    guesses = [Lengths().predict("new", most).length for most in (1, 16, 256, 4096)]
     assert guesses == sorted(guesses)
     assert all(1 <= guess <= most for guess, most in zip(guesses, (1, 16, 256, 4096), strict=True))
 
@@ -55,7 +63,7 @@ def test_a_prediction_is_a_length_that_is_allowed(seen: list[int], most: int) ->
     lengths = Lengths()
     for length in seen:
         lengths.observe("a", length)
-    assert 1 <= lengths.predict("a", most) <= most
+    assert 1 <= lengths.predict("a", most).length <= most
 
 
 @settings(deadline=None)
@@ -78,7 +86,7 @@ def test_as_many_routes_as_agreed_are_remembered_and_the_unused_make_room() -> N
         lengths.observe(str(i), 7)
         lengths.observe("kept", 7)
     assert len(lengths) == KEYS
-    assert lengths.predict("kept", 4096) < 10
+    assert lengths.predict("kept", 4096).length < 10
 
 
 def test_requests_without_a_route_are_learned_by_their_size() -> None:
@@ -116,8 +124,8 @@ def test_an_answer_that_cannot_end_early_is_known() -> None:
     lengths = Lengths()
     for _ in range(50):
         lengths.observe("route:r", 5)
-    assert predict(request(route="r", max_tokens=300), lengths) < 10
-    assert predict(request(route="r", max_tokens=300, ignore_eos=True), lengths) == 300
-    assert predict(request(route="r", max_tokens=300, ignore_eos=True, stop=("end",)), lengths) < 10
-    assert predict(request(route="r", max_tokens=300, min_tokens=300), lengths) == 300
-    assert predict(request(route="r", max_tokens=300, min_tokens=40), lengths) == 40
+    assert predict(request(route="r", max_tokens=300), lengths).length < 10
+    assert predict(request(route="r", max_tokens=300, ignore_eos=True), lengths) == (300, 0)
+    assert predict(request(route="r", max_tokens=300, ignore_eos=True, stop=("end",)), lengths).length < 10
+    assert predict(request(route="r", max_tokens=300, min_tokens=300), lengths) == (300, 0)
+    assert predict(request(route="r", max_tokens=300, min_tokens=40), lengths).length == 40

@@ -123,12 +123,12 @@ def test_rows_alike_together_do_more_under_a_backlog() -> None:
 
 
 def test_learned_routes_do_nearly_as_much_as_an_oracle_where_routes_tell_lengths_apart() -> None:
-    routes = Mixed([(1.0, Lognormal(10 * 4**i, 0.3, route=str(i))) for i in range(4)])
+    routes = Mixed([(1.0, Lognormal(10 * 4**i, 0.1, route=str(i))) for i in range(4)])
     fifo = simulate(replace(BACKLOG, lengths=routes))
     oracle = simulate(replace(BACKLOG, lengths=routes, order="length"))
     learned = simulate(replace(BACKLOG, lengths=routes, order="length", predictions=Learned()))
-    assert learned.per_s > 1.5 * fifo.per_s
-    assert learned.per_s > 0.8 * oracle.per_s
+    assert learned.per_s > 2.2 * fifo.per_s
+    assert learned.per_s > 0.9 * oracle.per_s
 
 
 @pytest.mark.parametrize("load", [0.3, 0.7, 0.9, 1.1])

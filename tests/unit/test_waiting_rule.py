@@ -85,6 +85,18 @@ def test_somebody_who_comes_surely_but_later_is_worth_a_wait_through_a_time_when
     assert decision.look_in_ms >= 40
 
 
+def test_a_long_gap_in_a_clump_is_waited_through_for_all_who_follow() -> None:
+    """Thirty come within 400 ms, at random. After 60 ms without any the clump is probably over; if not, many are to
+    come. For one more alone nobody would wait: where there is room for one, it leaves."""
+    rng, hazards = random.Random(1), Hazards()
+    for clump in range(40):
+        hazards.observe(sorted(20_000 * clump + rng.random() * 400 for _ in range(30)), None)
+    for n in (5, 10):
+        assert decide(hazards, n=n, u_ms=60.0, size=48).wait
+        assert not decide(hazards, n=n, u_ms=60.0, size=n + 1).wait
+        assert not decide(hazards, n=n, u_ms=150.0, size=48).wait
+
+
 def test_the_wait_is_no_longer_than_half_of_the_batch() -> None:
     hazards = clumped()
     assert decide(hazards, waited_ms=499.0).look_in_ms <= 1.0

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.listening import listen_to_pattern
 from tests.waiting import wait_until
 from tests.worker.conftest import Depot
 
@@ -200,8 +201,8 @@ async def test_a_cancel_that_is_read_late_stops_nobody_of_the_next_batch(
     worker = await depot.start(max_batch_size=1, fake_per_token_ms=20)
     cancels, asked, go_on = worker._queue.cancels, asyncio.Event(), asyncio.Event()
 
-    async def slow(request_ids: Sequence[str]) -> set[str]:
-        found = await cancels(request_ids)
+    async def slow(request_ids: Sequence[str], *, batch: str) -> set[str]:
+        found = await cancels(request_ids, batch=batch)
         if found:
             asked.set()
             await go_on.wait()
@@ -234,7 +235,7 @@ async def test_two_hundred_cancels_at_any_moment_never_give_two_results(
         await depot.start(worker_name=worker, max_batch_size=16, fake_per_token_ms=8, engine_host=engine_host)
     told: Counter[str] = Counter()
     async with depot.redis.pubsub(ignore_subscribe_messages=True) as listener:
-        await listener.psubscribe(depot.queue.keys.done("*").replace("{", "[{]"))
+        await listen_to_pattern(listener, depot.queue.keys.done("*").replace("{", "[{]"))
 
         async def listen() -> None:
             async for message in listener.listen():

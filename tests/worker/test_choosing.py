@@ -63,7 +63,8 @@ async def test_what_is_learned_is_shared_with_all_workers_and_bounded_in_time(de
 
     async def known() -> bool:
         lengths = other._learner.lengths.lengths
-        return lengths.predict("route:short", 1000) < 20 < lengths.predict("route:long", 1000)
+        short, long = (lengths.predict(f"route:{name}", 1000).length for name in ("short", "long"))
+        return short < 20 < long
 
     await wait_until(known)
 

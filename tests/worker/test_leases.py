@@ -46,6 +46,30 @@ async def test_a_worker_whose_lease_is_gone_learns_it_counts_it_and_stops_those_
     await wait_until(learnt, what="the worker stops the batch it has lost")
 
 
+async def test_a_lease_that_went_with_the_last_answer_is_not_called_lost(depot: Depot, request_of: Make) -> None:
+    worker = await depot.start()
+    closed, renewed = worker._previous_closed, asyncio.Event()
+
+    async def renewed_just_then(*, but: int = 0) -> None:
+        """Between a batch's end and its close, once Redis has its answers."""
+
+        async def answered() -> bool:
+            return (await depot.queue.info()).inflight == 0
+
+        await wait_until(answered, what="its answers are in Redis")
+        await worker._leases.renew()
+        renewed.set()
+        await closed()
+
+    worker._previous_closed = renewed_just_then  # type: ignore[method-assign]
+    await depot.push(request_of("a"))
+    await depot.result("a")
+    async with asyncio.timeout(20):
+        await renewed.wait()
+
+    assert worker.vitals.leases_lost == 0
+
+
 async def test_a_batch_over_its_longest_time_is_given_up_and_its_engine_killed(depot: Depot, request_of: Make) -> None:
     worker = await depot.start(lease_s=0.5, max_batch_s=0.7, max_batch_size=2, max_wait_ms=1000)
     await depot.push(request_of("hang", metadata={"fake": "hang"}), request_of("good"))

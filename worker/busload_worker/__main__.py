@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 
 from busload_shared.connection import open_redis, without_secrets
 from busload_shared.errors import BusloadUnavailable, EngineError, RedisUnfit, SettingsInvalid
-from busload_shared.replicated import Copies, queue_with
+from busload_shared.opening import open_queue
+from busload_shared.queue import Queue
+from busload_shared.replicated import Copies
 
 try:
     from .engine_keeper import make_engine
@@ -26,7 +29,7 @@ try:
     from .logs import configure_logs, fields
     from .metrics_endpoint import metrics_endpoint
     from .settings import Settings, load_settings
-    from .startup import check_redis
+    from .startup import check_layout, check_redis
     from .worker import Worker
 except ModuleNotFoundError as missing:
     if missing.name != "pydantic_settings":
@@ -49,20 +52,21 @@ logger = logging.getLogger("busload.worker")
 async def serve(settings: Settings) -> int:
     """Run one worker until it is stopped. Returns the exit code of a stop; failures are raised."""
     url = settings.redis_url.get_secret_value()
-    redis, blocking = open_redis(url, queue=settings.queue), open_redis(url, queue=settings.queue)
+    queue, blocking = _open(settings), open_redis(url, queue=settings.queue)
     # not before: of what is no URL nobody knows which part is the password
     logger.info("starting", extra=fields(redis=without_secrets(url), queue=settings.queue, engine=settings.engine))
     exporting = Exporting(settings)
     try:
-        uptime_s = await check_redis(redis)
-        copies = Copies(settings.wait_replicas, settings.wait_timeout_ms)
+        uptime_s = min([await check_redis(redis) for redis in {part.redis for part in queue.parts}])
         worker = Worker(
-            queue_with(copies, redis, settings.queue, patience_s=WORKER_PATIENCE_S),
+            queue,
             blocking,
             make_engine(settings),
             settings,
             quiet_s=max(0.0, settings.lease_s - uptime_s),
         )
+        for part in queue.parts:
+            await check_layout(part, worker.vitals.record(settings, pid=os.getpid()))
         worker.tracing = exporting.tracing
         signals = _Signals(worker)
         with metrics_endpoint(worker.vitals, settings):
@@ -71,9 +75,19 @@ async def serve(settings: Settings) -> int:
             return ABORTED
         return BAD_MACHINE if worker.broken else DRAINED
     finally:
-        await redis.aclose()
+        await queue.close()
         await blocking.aclose()
         await asyncio.to_thread(exporting.close)
+
+
+def _open(settings: Settings) -> Queue:
+    return open_queue(
+        settings.redis_url.get_secret_value(),
+        settings.queue,
+        partitions=settings.partitions,
+        copies=Copies(settings.wait_replicas, settings.wait_timeout_ms),
+        patience_s=WORKER_PATIENCE_S,
+    )
 
 
 class _Signals:

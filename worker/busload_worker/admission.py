@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pydantic_core import from_json
 
 from busload_shared.errors import RequestInvalid
-from busload_shared.replies import Delivery, Seat
+from busload_shared.replies import Claim, Delivery, Seat
 from busload_shared.request import Request, made, parse_request
 from busload_shared.result import ResultError
 
@@ -27,6 +28,21 @@ class Admission:
     rows: list[EngineRow] = field(default_factory=list)
     seats: dict[int, tuple[Seat, Request]] = field(default_factory=dict)
     answers: list[Delivery] = field(default_factory=list)
+
+
+class Boarded(NamedTuple):
+    """A claim whose rows have been looked at."""
+
+    ride: Ride
+    admission: Admission
+
+
+async def board(claim: Claim, worker: str, *, pace_ms: float) -> Boarded:
+    """Look at each row of a claim, as `worker` will answer for it."""
+    ride = Ride(claim, worker, size=len(claim.seats))
+    admission = await admit_in_turns(ride, claim.clock_ms(), pace_ms=pace_ms)
+    ride.size = len(admission.rows)
+    return Boarded(ride, admission)
 
 
 def admit(ride: Ride, now_ms: float, *, pace_ms: float = 0.0) -> Admission:

@@ -7,12 +7,11 @@ import contextlib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from busload_shared.errors import BusloadUnavailable, RequestInvalid
+from busload_shared.errors import BusloadUnavailable
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim, Delivery, Seat
-from busload_shared.request import parse_request
 
-from .admission import admit
+from .admission import Boarded, admit, board
 from .answers import Ride
 from .boarding import Boarding
 from .leases import LeaseKeeper
@@ -50,12 +49,22 @@ class Ahead:
         self._limit = limit
         self._vitals = vitals
         self._claim: Claim | None = None
+        self._boarded: Boarded | None = None
         self._expires: dict[int, float] = {}
 
-    def take(self) -> Claim | None:
-        """Its turn has come."""
+    async def take(self) -> Boarded | None:
+        """Its turn has come. Its rows were looked at when it was claimed; they are once more if any has a deadline, or
+        if some have left since."""
         claim, self._claim = self._claim, None
-        return claim
+        boarded, self._boarded = self._boarded, None
+        if claim is None:
+            return None
+        if boarded is not None and boarded.ride.claim is claim and not self._expires:
+            return boarded
+        return await self._board(claim)
+
+    async def _board(self, claim: Claim) -> Boarded:
+        return await board(claim, self._settings.worker_name, pace_ms=self._vitals.pace_ms)
 
     async def fetch(self, running: Claim, *, ended: asyncio.Event, stop: asyncio.Event) -> None:
         """Claim the next batch while this one runs, once a whole one waits for every worker there is.
@@ -83,14 +92,15 @@ class Ahead:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), wait_s)
         if not ended.is_set() and not stop.is_set():
-            self._claim = await self._boarding.full_claim(stop)
-            if self._claim is not None:
-                self._leases.hold(self._claim.batch)
-                self._expires = deadlines(self._claim)
+            self._claim = claim = await self._boarding.full_claim(stop)
+            if claim is not None:
+                self._leases.hold(claim.batch)
+                self._boarded = boarded = await self._board(claim)
+                self._expires = deadlines(boarded)
 
     async def give_back(self) -> None:
         """Hand back what was claimed and not begun."""
-        claim = self.take()
+        claim, self._claim = self._claim, None
         if claim is not None:
             self._leases.drop(claim.batch)
             with contextlib.suppress(BusloadUnavailable):  # then its lease runs out
@@ -116,7 +126,8 @@ class Ahead:
         if self._overstays(claim):
             await self.give_back()
             return
-        cancelled = await self._queue.cancels([seat.element.id for seat in claim.seats if seat.element.id])
+        names = [seat.element.id for seat in claim.seats if seat.element.id]
+        cancelled = await self._queue.cancels(names, batch=claim.batch)
         gone = self._gone(claim, cancelled)
         if not gone or self._claim is not claim:
             return
@@ -144,12 +155,10 @@ class Ahead:
         return admit(ride, claim.clock_ms()).answers
 
 
-def deadlines(claim: Claim) -> dict[int, float]:
+def deadlines(boarded: Boarded) -> dict[int, float]:
     """The positions of rows with a deadline, and when it passes, Unix ms on the Redis clock."""
     found = {}
-    for seat in claim.seats:
-        payload = seat.element.payload
-        if b'"ttl_s"' in payload or b'"deadline"' in payload:  # nearly none has one, and to read a row costs time
-            with contextlib.suppress(RequestInvalid):
-                found[seat.position] = parse_request(payload).expires_at_ms(seat.element.arrival_ms)
-    return {position: at_ms for position, at_ms in found.items() if at_ms is not None}
+    for position, (seat, request) in boarded.admission.seats.items():
+        if (at_ms := request.expires_at_ms(seat.element.arrival_ms)) is not None:
+            found[position] = at_ms
+    return found

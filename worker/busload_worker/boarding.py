@@ -18,7 +18,9 @@ from busload_shared.replies import Claim, NotYet
 
 from .auto_wait import AutoWait
 from .choosing import Chooser
+from .chores import idle_look_every_s
 from .ending import end
+from .head_start import HeadStart
 from .logs import fields
 from .policy import LEAST_PAUSE_MS, pause_ms
 from .settings import Settings
@@ -60,6 +62,7 @@ class Boarding:
         self._limit = limit
         self._chooser = chooser
         self._auto = vitals.auto = auto
+        self.head_start = HeadStart(0.0 if auto else settings.longest_wait_ms)
         self._decision: Decision | None = None
         self._name = _new_name()
 
@@ -67,7 +70,8 @@ class Boarding:
         """The next batch, or None once `stop` is set; what was claimed by then is handed back in order."""
         before: NotYet | None = None
         while not stop.is_set():
-            look = await self._look(stop, max_wait_ms=self._settings.longest_wait_ms)
+            wait_ms = self._settings.longest_wait_ms - self.head_start.ms
+            look = await self._look(stop, max_wait_ms=wait_ms)
             if isinstance(look, NotYet) and self._leaves_now(look):
                 look = await self._look(stop, max_wait_ms=0)
             if isinstance(look, Claim):
@@ -130,13 +134,18 @@ class Boarding:
         await asyncio.sleep(int(pause) / 1000)
 
     async def _wait_for_first(self, stop: asyncio.Event) -> None:
-        try:
-            peek = self._queue.wait_for_arrival(self._blocking, timeout_s=LONGEST_BLOCK_S / 2)
-            began = asyncio.get_running_loop().time()
-            found = await _first(stop.wait(), peek)
-            refused = not found and asyncio.get_running_loop().time() - began < POLL_S
-        except BusloadUnavailable:
-            refused = True
+        """Until somebody comes, or it is time to look for suspects: they ring no bell."""
+        clock = asyncio.get_running_loop().time
+        every_s, found, refused = idle_look_every_s(self._vitals.workers), False, False
+        look_at, block_s = clock() + every_s, min(every_s, LONGEST_BLOCK_S)
+        while not (found or refused or stop.is_set()) and clock() < look_at:
+            began = clock()
+            try:
+                peek = self._queue.wait_for_arrival(self._blocking, timeout_s=block_s)
+                found = bool(await _first(stop.wait(), peek))
+                refused = not found and clock() - began < POLL_S
+            except BusloadUnavailable:
+                refused = True
         if refused:
             await asyncio.sleep(POLL_S)
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from busload_shared.element import Element
 from busload_shared.errors import RequestInvalid
+from busload_shared.partitions.partitioned import PartitionedQueue
 from busload_shared.queue import Queue
 from busload_shared.replies import NO_CHOICE, Choice
 from busload_shared.request import Request, parse_request
@@ -14,6 +15,7 @@ from .lengths import Lengths, predict, prompt_tokens, weight
 from .picking import Waiter, pick
 from .settings import Settings
 from .vitals import Vitals
+from .weight import BatchLimit
 
 WINDOWS = 8
 """A choice is made among so many batches' worth of the oldest."""
@@ -37,7 +39,8 @@ class Chooser:
         self._settings = settings
         self._vitals = vitals
         self._lengths = lengths
-        self._known: dict[bytes, _Seen] = {}
+        self._in_parts = len(queue.parts) > 1
+        self._known: dict[str, dict[bytes, _Seen]] = {}
 
     @property
     def most_tokens(self) -> int | None:
@@ -45,13 +48,22 @@ class Chooser:
         engine = self._vitals.engine
         return self._settings.max_batch_tokens or (engine.kv_tokens if engine else None)
 
-    async def choose(self, *, size: int, now_ms: float) -> Choice:
+    @property
+    def looked_ms(self) -> float:
+        """When the queue was looked at last, Unix ms on the Redis clock; 0 before."""
+        return self._vitals.looked_ms or 0.0
+
+    async def choose(self, *, size: int, now_ms: float, part: Queue | None = None) -> Choice:
         """The choice for a claim of `size` rows at most; none where the oldest are as good as any. `now_ms` is that of
-        the last look. Raises BusloadUnavailable."""
+        the last look. Of a queue in partitions it is made for one `part`, by whoever knows whose turn it is. Raises
+        BusloadUnavailable."""
+        if self._in_parts and part is None:
+            return NO_CHOICE  # see choose_in_parts
         by_length = self._settings.order == "length"
         if not by_length and not self._may_be_heavy(size):
             return NO_CHOICE
-        seen = self._look(await self._queue.peek(WINDOWS * size if by_length else size))
+        queue = part or self._queue
+        seen = self._look(queue.keys.queue, await queue.peek(WINDOWS * size if by_length else size))
         chosen = pick(
             [self._waiter(one) for one in seen],
             now_ms=now_ms,
@@ -69,23 +81,34 @@ class Chooser:
         longest = engine.max_model_len if engine else None
         return most is not None and size > 1 and (longest is None or size * longest > most)
 
-    def _look(self, elements: list[bytes]) -> list[_Seen]:
+    def _look(self, name: str, elements: list[bytes]) -> list[_Seen]:
         """Those that were stamped. A raw one among the oldest boards with what is claimed unchosen."""
-        seen = []
+        seen, known_before = [], self._known.get(name, {})
         for place, raw in enumerate(elements, 1):
-            element = Element.parse(raw, latest_ms=self._vitals.looked_ms or 0.0)
+            element = Element.parse(raw, latest_ms=self.looked_ms)
             head = raw[: len(raw) - len(element.payload)]
             if head:
-                known = self._known.get(head)
+                known = known_before.get(head)
                 seen.append(known._replace(place=place) if known else _Seen(place, head, *_read(element)))
-        self._known = {one.head: one for one in seen}
+        self._known[name] = {one.head: one for one in seen}
         return seen
 
     def _waiter(self, one: _Seen) -> Waiter:
         request = one.request
         if request is None:
             return Waiter(one.arrival_ms, 0, 1.0, 1)
-        return Waiter(one.arrival_ms, prompt_tokens(request), predict(request, self._lengths), weight(request))
+        length, spread = predict(request, self._lengths)
+        return Waiter(one.arrival_ms, prompt_tokens(request), length, weight(request), spread)
+
+
+def choose_in_parts(queue: Queue, chooser: Chooser, limit: BatchLimit) -> None:
+    """Let a queue of several partitions have its rows chosen once it knows whose turn it is."""
+
+    async def choose(part: Queue) -> Choice:
+        return await chooser.choose(size=limit.now, now_ms=chooser.looked_ms, part=part)
+
+    if isinstance(queue, PartitionedQueue):
+        queue.choose = choose
 
 
 def _read(element: Element) -> tuple[float, Request | None]:

@@ -1,4 +1,4 @@
-"""What every worker does for the queue besides running batches: any worker can do it, none has to be elected."""
+"""What every worker does besides running batches: it tells that it lives, and does its part of the queue's chores."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ from pathlib import Path
 from busload_shared.errors import BusloadUnavailable
 from busload_shared.queue import Queue
 
-from .answers import expired_waiting
-from .logs import fields
+from .caretaker import Caretaker
+from .chores import TICK_S, beat_every_s
+from .ending import end
 from .settings import Settings
 from .vitals import Vitals
 
 logger = logging.getLogger("busload.housekeeping")
 
-TICK_S = 0.5
-AUDIT_EVERY_S = 10.0
 STALE_S = 10.0
-"""An idle worker looks twice a second; one that has not for this long cannot take a batch, whatever it says."""
+"""An idle worker looks every five seconds at least; one that has not for this long cannot take a batch, whatever it
+says."""
 RECORD_TTL_S = 15.0
 """A worker that said nothing for this long is off the list; its batches' leases run out by themselves."""
 
+PAST_TTL_S = 600.0
+"""So long it is told what ran last, also of a worker that is idle or gone."""
+
 
 class Housekeeper:
-    """Every half second: says that this worker lives, stamps raw elements, takes back lapsed batches, answers waiting
-    requests whose deadline has passed.
+    """Every half second: says that this worker lives, and stops what nobody wants any more. Beside that a Caretaker for
+    each partition makes its rounds, so that a server that hangs holds up nobody else.
 
-    After an outage it takes nothing back for one lease: the others could not renew either, and are not dead.
-    `quiet_s` puts the first reclaim off likewise, for a Redis that has only just come up. `unwanted` is called at
-    each tick to stop running rows that nobody wants any more, `share` to tell other workers what was learned.
+    `unwanted` is called at each tick to stop running rows that nobody wants any more, `share` to tell other workers
+    what was learned.
     """
 
     def __init__(
@@ -51,68 +53,78 @@ class Housekeeper:
         self._vitals = vitals
         self._unwanted = unwanted
         self._share = share
-        self._reclaim_from = time.monotonic() + quiet_s
-        self._audit_at = time.monotonic() + AUDIT_EVERY_S
+        self._caretakers = [Caretaker(part, settings, vitals, quiet_s=quiet_s) for part in queue.parts]
+        self._told = ""
+        self._beat_at = 0.0
         self._blind = False
 
     async def run(self) -> None:
-        """Tick until cancelled; by then the worker drains, and the ready file goes."""
+        """Go on until cancelled; by then the worker drains, and the ready file goes."""
+        tasks = [asyncio.create_task(self._make_rounds(caretaker)) for caretaker in self._caretakers]
+        tasks.append(asyncio.create_task(self._look_around()))
         try:
-            while True:
-                await self.tick()
-                await asyncio.sleep(TICK_S)
+            await asyncio.gather(*tasks)
         finally:
+            await end(tasks)
             self._show_ready()
 
-    async def tick(self) -> None:
-        """One round. A Redis that is away is logged once, and asked again at the next tick."""
-        try:
-            record = self._vitals.record(self._settings, pid=os.getpid())
-            self._vitals.workers = await self._queue.heartbeat(record, ttl_s=RECORD_TTL_S)
-            if self._blind:
-                self._sighted()
-            await self._queue.stamp()
-            await self._take_back()
-            await self._unwanted()
-            await self._expire()
-            await self._share()
-            await self._audit()
-        except BusloadUnavailable as error:
+    async def _look_around(self) -> None:
+        while True:
+            await self.look_around()
+            await asyncio.sleep(TICK_S)
+
+    async def _make_rounds(self, caretaker: Caretaker) -> None:
+        while True:
             if not self._blind:
-                logger.error("Redis is away: %s", error)
-            self._blind = True
+                await caretaker.round()
+            await asyncio.sleep(caretaker.next_round_s())
+
+    async def tick(self) -> None:
+        """All of it once."""
+        await self.look_around()
+        if not self._blind:
+            await asyncio.gather(*(caretaker.round() for caretaker in self._caretakers))
         self._show_ready()
 
-    def _sighted(self) -> None:
-        self._blind = False
-        self._reclaim_from = time.monotonic() + self._settings.lease_s
-        logger.info("Redis is back; lapsed batches are left alone for one lease")
-
-    async def _take_back(self) -> None:
-        if time.monotonic() < self._reclaim_from:
+    async def look_around(self) -> None:
+        """What concerns this worker alone."""
+        try:
+            await self._tell()
+            self._blind = False
+        except BusloadUnavailable as error:
+            self._blind = True
+            for caretaker in self._caretakers:
+                caretaker.missed(error)
+        self._show_ready()
+        if self._blind:
             return
-        while lapsed := await self._queue.reclaim():
-            for taken in lapsed:
-                logger.warning(
-                    "took back a batch whose worker fell silent",
-                    extra=fields(batch=taken.batch, claim=taken.meta, rows=taken.rows),
-                )
+        try:
+            await self._unwanted()
+            await self._share()
+            await self._tell_past()
+        except BusloadUnavailable:
+            self._beat_at = 0.0  # the next heartbeat tells whether it is all of Redis that is away
 
-    async def _expire(self) -> None:
-        """Whatever the engine does: a reader is told at once that nothing will come."""
-        while ids := await self._queue.overdue():
-            answers = {request_id: expired_waiting(request_id, self._settings.worker_name) for request_id in ids}
-            answered = await self._queue.expire(answers, ttl_s=self._settings.result_ttl_s)
-            if answered:
-                logger.info("deadlines passed while requests waited", extra=fields(requests=answered))
-
-    async def _audit(self) -> None:
-        if time.monotonic() < self._audit_at:
+    async def _tell(self) -> None:
+        """The heartbeat; of many workers each gives it less often while its state is the same."""
+        if self._vitals.state == self._told and time.monotonic() < self._beat_at and not self._blind:
             return
-        self._audit_at = time.monotonic() + AUDIT_EVERY_S
-        repaired = await self._queue.audit(grace_ms=self._settings.lease_s * 1000)
-        if repaired:
-            logger.warning("repaired batches without a lease or without a record", extra=fields(count=repaired))
+        record = self._vitals.record(self._settings, pid=os.getpid())
+        self._vitals.workers = await self._queue.heartbeat(record, ttl_s=RECORD_TTL_S)
+        self._told = record.state
+        self._beat_at = time.monotonic() + beat_every_s(self._vitals.workers) - TICK_S / 2
+
+    async def _tell_past(self) -> None:
+        """Of the last batches, when there is news."""
+        vitals = self._vitals
+        if vitals.past_is_told:
+            return
+        vitals.past_is_told = True  # of a batch that ends meanwhile the next tick tells
+        try:
+            await self._queue.tell_past(self._settings.worker_name, list(vitals.past), ttl_s=PAST_TTL_S)
+        except BusloadUnavailable:
+            vitals.past_is_told = False
+            raise
 
     def _show_ready(self) -> None:
         """Keep the ready file true: there only while this worker can take a batch or runs one, and as old as its last

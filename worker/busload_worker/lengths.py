@@ -31,6 +31,13 @@ PRIOR_FADES = 4.0
 """How many answers that guess weighs as much as; less once so many were seen, and soon nothing."""
 
 
+class Prediction(NamedTuple):
+    """New tokens to expect, and the deviation of the logarithm of what comes; 0 where it is certain."""
+
+    length: float
+    spread: float
+
+
 class Moments(NamedTuple):
     """Sums over the logarithms of lengths: how many, their sum, the sum of their squares."""
 
@@ -56,8 +63,8 @@ class Moments(NamedTuple):
         """Of both, where `newer` came after: each answer makes what came before count a little less."""
         return self.decayed(MEMORY**newer.count).plus(newer)
 
-    def expect(self, max_tokens: int) -> float:
-        """The length to expect from an answer of at most `max_tokens`: a little above the middle."""
+    def expect(self, max_tokens: int) -> Prediction:
+        """What to expect of an answer of at most `max_tokens`: a little above the middle."""
         guess = math.log(max(1.0, PRIOR_SHARE * max_tokens))
         prior = Moments(1.0, guess, guess * guess + PRIOR_SPREAD**2).decayed(
             PRIOR_COUNT / (1 + self.count / PRIOR_FADES)
@@ -65,7 +72,7 @@ class Moments(NamedTuple):
         known = self.plus(prior)
         mean = known.total / known.count
         deviation = math.sqrt(max(0.0, known.squares / known.count - mean * mean))
-        return max(1.0, min(float(max_tokens), math.exp(mean + CAUTION * deviation)))
+        return Prediction(max(1.0, min(float(max_tokens), math.exp(mean + CAUTION * deviation))), deviation)
 
 
 NOTHING = Moments()
@@ -81,7 +88,7 @@ class Lengths:
     def __len__(self) -> int:
         return len(self._moments)
 
-    def predict(self, key: str, max_tokens: int) -> float:
+    def predict(self, key: str, max_tokens: int) -> Prediction:
         """New tokens to expect, from 1 to `max_tokens`."""
         return self._moments.get(key, NOTHING).expect(max_tokens)
 
@@ -126,12 +133,13 @@ def weight(request: Request) -> int:
     return prompt_tokens(request) + request.max_tokens * request.n
 
 
-def predict(request: Request, lengths: Lengths) -> float:
+def predict(request: Request, lengths: Lengths) -> Prediction:
     """New tokens to expect of a request. One that cannot stop before its limit runs to it."""
     fixed = request.ignore_eos and not (request.stop or request.stop_token_ids)
     if fixed or request.min_tokens == request.max_tokens:
-        return float(request.max_tokens)
-    return max(float(request.min_tokens), lengths.predict(key_of(request), request.max_tokens))
+        return Prediction(float(request.max_tokens), 0.0)
+    learned = lengths.predict(key_of(request), request.max_tokens)
+    return learned._replace(length=max(float(request.min_tokens), learned.length))
 
 
 def _magnitude(count: int) -> int:

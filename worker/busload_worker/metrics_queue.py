@@ -27,6 +27,11 @@ class _MeteredQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
+    @property
+    def parts(self) -> tuple[Queue, ...]:
+        """Its partitions, counted likewise."""
+        return tuple(metered(part, self._meter) for part in self._queue.parts)
+
     async def claim(self, batch: str, *, max_batch_size: int, **named: Any) -> Claim | NotYet:
         look = await self._queue.claim(batch, max_batch_size=max_batch_size, **named)
         if isinstance(look, Claim):

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from math import inf
 
 from busload_shared.errors import OutOfMemory
+from busload_shared.past_batch import PastBatch
 from busload_shared.replies import Seat
 from busload_shared.request import Request
 from busload_shared.result import Proof, Result, ResultError
@@ -33,8 +34,9 @@ class BatchRun:
 
     With `release_rows` a row's answer leaves the moment the row ends; else all leave together at the end, and
     each result tells how long it was held. `longest` is the most new tokens of any sample, `pace_ms` the least time
-    that a row took for a token. `out_of_memory` counts the runs that ended so, `too_heavy` the rows that did so alone,
-    and `most_at_once` is how many rows ran well together. `learn` is told of each row that ends by itself.
+    that a row took for a token. `ran_ms` is the time in the engine of the units that ended, `held_ms` the longest that
+    an answer was kept back for others. `out_of_memory` counts the runs that ended so, `too_heavy` the rows that did so
+    alone, and `most_at_once` is how many rows ran well together. `learn` is told of each row that ends by itself.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class BatchRun:
         self.proofs_broken = 0
         self.longest = 0
         self.pace_ms = inf
+        self.ran_ms = self.held_ms = 0.0
         self.done: BatchDone | None = None
 
     def now_ms(self) -> float:
@@ -155,6 +158,7 @@ class BatchRun:
             self.ride.begin(event, self.now_ms())
         else:
             self.done = event
+            self.ran_ms += event.ran_ms
             if self.meter is not None:
                 self.meter.ran(event, weight=self.ride.tokens)
             self.proofs_broken += event.proof is not None and not event.proof.holds
@@ -173,10 +177,12 @@ class BatchRun:
 
     def _release_held(self) -> None:
         ran_ms = self.done.ran_ms if self.done else self.now_ms() - self.ride.started_ms
-        for seat, request, row in self._ended:
-            self._answer(seat, succeeded(self.ride, seat, request, row, held_ms=max(0.0, ran_ms - row.ran_ms)))
+        held_ms = [max(0.0, ran_ms - row.ran_ms) for *_, row in self._ended]
+        for (seat, request, row), held in zip(self._ended, held_ms, strict=True):
+            self._answer(seat, succeeded(self.ride, seat, request, row, held_ms=held))
+        self.held_ms = max([self.held_ms, *held_ms])
         if self.meter is not None:
-            self.meter.held_s.add_all([max(0.0, ran_ms - row.ran_ms) / 1000 for *_, row in self._ended])
+            self.meter.held_s.add_all([held / 1000 for held in held_ms])
         self._ended.clear()
 
     def _refuse(self, index: int, row: RowRefused) -> None:
@@ -195,15 +201,35 @@ class BatchRun:
         """The engine's proof that the batch ran as one unit; None where it gives none."""
         return self.done.proof if self.done else None
 
+    def _oldest_wait_ms(self) -> float:
+        """How long the first had waited when the batch was claimed."""
+        arrivals = [seat.element.arrival_ms for seat in self.ride.claim.seats if seat.element.arrival_ms > 0]
+        return self.ride.claim.claimed_ms - min(arrivals) if arrivals else 0.0
+
+    def past(self) -> PastBatch:
+        """What the worker's record tells of this batch once it is over. In parts, their times in the engine add up."""
+        claim, now_ms = self.ride.claim, self.now_ms()
+        died_in_ms = now_ms - self.ride.started_ms if self.done is None and self.ride.started_ms else 0.0
+        return PastBatch(
+            batch=claim.batch,
+            size=len(claim.seats),
+            trigger=claim.trigger,
+            claimed_ms=claim.claimed_ms,
+            ended_ms=now_ms,
+            waited_ms=max(0.0, self._oldest_wait_ms()),
+            run_ms=self.ran_ms + died_in_ms,
+            held_ms=self.held_ms,
+            unanswered=len(self._waiting),
+        )
+
     def log(self, *, died: str | None = None) -> None:
         """The batch's one line. Never the text of a prompt or an output."""
         claim, done, proof = self.ride.claim, self.done, self.proof
-        arrivals = [seat.element.arrival_ms for seat in claim.seats if seat.element.arrival_ms > 0]
         line = fields(
             batch=claim.batch,
             size=self.ride.size,
             trigger=claim.trigger,
-            oldest_wait_ms=round(claim.claimed_ms - min(arrivals), 1) if arrivals else 0.0,
+            oldest_wait_ms=round(self._oldest_wait_ms(), 1),
             left_waiting=claim.depth,
             tokens=self.ride.tokens,
             prompt_tokens=done.prompt_tokens if done else None,

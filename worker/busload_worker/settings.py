@@ -26,6 +26,7 @@ from pydantic_settings.sources import InitSettingsSource
 
 from busload_shared.errors import SettingsInvalid
 from busload_shared.keys import Keys
+from busload_shared.partitions.homes import MOST
 
 PREFIX = "BUSLOAD_"
 VLLM_PREFIX = "BUSLOAD_VLLM_"
@@ -48,6 +49,9 @@ class Settings(BaseSettings):
 
     redis_url: SecretStr = Field(SecretStr("redis://127.0.0.1:6379/0"), description="Redis to work on")
     queue: str = Field("busload:default", description="list that producers push to")
+    partitions: Annotated[int, Field(ge=1, le=MOST)] = Field(
+        1, description="lists over which the queue is spread; a worker's number is never less than a producer's"
+    )
     wait_replicas: Annotated[int, Field(ge=0, le=100)] = Field(
         0, description="replicas of Redis that must have a result before it counts as delivered"
     )

@@ -9,7 +9,12 @@ from redis.asyncio import Redis
 
 from busload_shared.connection import persist
 from busload_shared.errors import RedisUnfit
+from busload_shared.layout import Layout
+from busload_shared.queue import Queue
+from busload_shared.replies import WorkerInfo
 from busload_shared.scripts import load_all
+
+from .housekeeping import RECORD_TTL_S
 
 OLDEST_REDIS = (6, 2)
 PATIENCE_S = 5.0
@@ -33,6 +38,22 @@ async def check_redis(redis: Redis) -> float:
         )
     await persist(lambda: load_all(redis), patience_s=PATIENCE_S)
     return float(info.get("uptime_in_seconds", 0))
+
+
+async def check_layout(queue: Queue, record: WorkerInfo) -> None:
+    """See that the queue's keys are of the layout this version works on. Raises RedisUnfit if not.
+
+    The second look is for a `busload migrate` that began meanwhile: it marks the keys and then looks for workers, we
+    say that we are there and then look at the mark, so that one of the two sees the other.
+    """
+    layout = Layout(queue.redis, queue.keys.queue, patience_s=PATIENCE_S)
+    await layout.check()
+    await queue.heartbeat(record, ttl_s=RECORD_TTL_S)
+    try:
+        await layout.check()
+    except RedisUnfit:
+        await queue.farewell(record.name)
+        raise
 
 
 async def _info(redis: Redis) -> dict[str, Any]:

@@ -15,7 +15,7 @@ async def stop_unwanted(queue: Queue, engine: Engine, current: Callable[[], Batc
     run = current()
     if run is None:
         return
-    names = await queue.cancels(list(run.waiting_ids()))
+    names = await queue.cancels(list(run.waiting_ids()), batch=run.ride.claim.batch)
     if current() is not run:
         return  # the engine runs another batch by now, whose rows have the same numbers
     running = run.waiting_ids()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from importlib.metadata import version
 
+from busload_shared.past_batch import PAST_BATCHES_KEPT, PastBatch
 from busload_shared.replies import WorkerInfo, WorkerState
 
 from .auto_wait import AutoWait
@@ -13,6 +15,8 @@ from .curve_fit import CurveFit
 from .engines.protocol import BatchDone, EngineInfo
 from .metrics_meter import Meter
 from .settings import Settings
+
+BUSLOAD_VERSION = version("busload")
 
 RATE_MEMORY = 0.9
 """Share of the old rate kept at each batch: it follows a change within some ten batches."""
@@ -46,6 +50,8 @@ class Vitals:
     meter: Meter = field(default_factory=Meter)
     auto: AutoWait | None = None
     paces: deque[float] = field(default_factory=lambda: deque(maxlen=PACES))
+    past_is_told: bool = True
+    past: deque[PastBatch] = field(default_factory=lambda: deque(maxlen=PAST_BATCHES_KEPT))
 
     def looked(self, now_ms: float) -> None:
         """The queue has answered a claim."""
@@ -65,8 +71,10 @@ class Vitals:
         self.batch, self.batch_size = batch, size
         self.meter.engine("busy")
 
-    def arrived(self, *, run_s: float) -> None:
+    def arrived(self, *, run_s: float, past: PastBatch) -> None:
         """The batch is over after `run_s` seconds."""
+        self.past.append(past)
+        self.past_is_told = False
         self.batches_done += 1
         self.rows_done += self.batch_size
         self.meter.arrived()
@@ -111,6 +119,7 @@ class Vitals:
             model=engine.model if engine else settings.model,
             version=engine.version if engine else "",
             pid=pid,
+            partitions=settings.partitions,
             max_batch_size=settings.max_batch_size,
             max_wait_ms=settings.longest_wait_ms,
             batch=self.batch,
@@ -125,4 +134,5 @@ class Vitals:
             looked_ms=self.looked_ms,
             curve=self.fit.curve(),
             wait=self.auto.info() if self.auto else None,
+            busload_version=BUSLOAD_VERSION,
         )

@@ -11,13 +11,11 @@ from redis.asyncio import Redis
 
 from busload_shared.errors import BatchFailed, BusloadUnavailable, EngineAbsent, EngineDied, EngineError
 from busload_shared.queue import Queue
-from busload_shared.replies import Claim
 
-from .admission import admit_in_turns
+from .admission import Boarded, board
 from .ahead import Ahead
-from .answers import Ride
 from .boarding import Boarding
-from .choosing import Chooser
+from .choosing import Chooser, choose_in_parts
 from .ending import end
 from .engine_keeper import EngineKeeper
 from .engines.protocol import Engine
@@ -48,7 +46,7 @@ class Worker:
 
     def __init__(self, queue: Queue, blocking: Redis, engine: Engine, settings: Settings, *, quiet_s: float) -> None:
         self.vitals = Vitals()
-        queue = metered(queue, self.vitals.meter)
+        unmetered, queue = queue, metered(queue, self.vitals.meter)
         self._queue, self._settings = queue, settings
         self.tracing: WorkerTracing | None = None
         self._keeper = EngineKeeper(engine, self.vitals)
@@ -56,6 +54,7 @@ class Worker:
         self._standing = Standing(bad_after=settings.bad_machine_after)
         self._learner = Learner(queue, settings)
         chooser = Chooser(queue, settings, self.vitals, self._learner.lengths.lengths)
+        choose_in_parts(unmetered, chooser, self._limit)
         self._boarding = Boarding(
             queue, blocking, settings, self.vitals, limit=self._limit, chooser=chooser, auto=self._learner.wait
         )
@@ -104,8 +103,8 @@ class Worker:
                 return  # we killed it ourselves, while it loaded
             raise
         logger.info("ready", extra=fields(queue=self._settings.queue, worker=self._settings.worker_name))
-        while (claim := await self._next_claim()) is not None:
-            await self._process(claim)
+        while (boarded := await self._next_batch()) is not None:
+            await self._process(boarded)
 
     def stop(self) -> None:
         """Drain: claim nothing more, finish the running batch within `drain_s`, hand back what is left."""
@@ -124,26 +123,31 @@ class Worker:
         if self._work is not None:
             asyncio.get_running_loop().call_later(LAST_WORDS_S, self._work.cancel)
 
-    async def _next_claim(self) -> Claim | None:
+    async def _next_batch(self) -> Boarded | None:
         """The batch to run next; None once we stop, when nothing that was claimed is left in our hands."""
         await self._keeper.ensure_up(self._stop)
         if self._stop.is_set():
             await self._ahead.give_back()
-        claim = self._ahead.take() or await self._boarding.next_claim(self._stop)
+        if (ready := await self._ahead.take()) is not None:
+            return ready
+        await asyncio.sleep(0)  # the last answers leave before the next claim is asked for
+        claim = await self._boarding.next_claim(self._stop)
         if claim is not None and self._stop.is_set():
             with contextlib.suppress(BusloadUnavailable):  # then its lease runs out
                 await self._queue.hand_back(claim.batch)
             return None
-        return claim
+        if claim is None:
+            return None
+        self._leases.hold(claim.batch)
+        return await board(claim, self._settings.worker_name, pace_ms=self.vitals.pace_ms)
 
-    async def _process(self, claim: Claim) -> None:
+    async def _process(self, boarded: Boarded) -> None:
         """Run one claim to its end, whatever the end is. Answers still on their way are carried in the
         background, so that the next batch need not wait for them."""
+        ride, admission = boarded
+        claim = ride.claim
         self._leases.hold(claim.batch)
         outbox = Outbox(self._queue, claim.batch, ttl_s=self._settings.result_ttl_s)
-        ride = Ride(claim, self._settings.worker_name, size=len(claim.seats))
-        admission = await admit_in_turns(ride, claim.clock_ms(), pace_ms=self.vitals.pace_ms)
-        ride.size = len(admission.rows)
         outbox.post(admission.answers)
         learn = self._learner.row if self._learner.wanted else None
         run = BatchRun(ride, admission, outbox, release_rows=self._settings.release == "row", learn=learn)
@@ -152,10 +156,10 @@ class Worker:
             run.trace, outbox.delivered = trace, trace.delivered
         if admission.rows:
             await self._ride(run, outbox)
-            await asyncio.sleep(0)  # the last answers leave before the next claim is asked for
+            self._flushing.add(claim.batch)
         else:
             logger.info("no row of the batch runs", extra=fields(batch=claim.batch, answered=len(admission.answers)))
-        await self._previous_closed()
+        await self._previous_closed(but=len(self._queue.parts) - 1)
         self._spawn(self._close(claim.batch, outbox, run.trace))
 
     async def _ride(self, run: BatchRun, outbox: Outbox) -> None:
@@ -165,6 +169,8 @@ class Worker:
         ahead = asyncio.create_task(self._ahead.fetch(run.ride.claim, ended=ended, stop=self._stop))
         try:
             await run.run(self._keeper.engine)
+            ended.set()
+            await ahead  # with no batch at hand the last answers leave now, before the books are done
         except EngineDied as error:
             await self._died(run, outbox, error)
         except BatchFailed as error:
@@ -179,7 +185,8 @@ class Worker:
             self._run = None
             self.vitals.proofs_broken += run.proofs_broken
             self._weigh(run)
-            self.vitals.arrived(run_s=time.monotonic() - began)
+            self._boarding.head_start.began(run.ride)
+            self.vitals.arrived(run_s=time.monotonic() - began, past=run.past())
             if self._learner.wait is not None:
                 self._learner.wait.ended(run.now_ms(), self.vitals.fit.curve())
 
@@ -240,10 +247,11 @@ class Worker:
         if trace is not None:
             await trace.end()
 
-    async def _previous_closed(self) -> None:
-        """At most one batch's answers are under way beside the running batch: memory stays bounded."""
-        if self._closing:
-            await asyncio.gather(*self._closing)
+    async def _previous_closed(self, *, but: int = 0) -> None:
+        """At most one batch's answers are under way beside the running batch, or one of each partition, of which some
+        may be away: memory stays bounded."""
+        while len(self._closing) > but:
+            await next(asyncio.as_completed(self._closing))
 
     async def _abort_unwanted(self) -> None:
         await stop_unwanted(self._queue, self._keeper.engine, lambda: self._run)

@@ -152,7 +152,8 @@ def main() -> None:
         scenario: {peer: figures.summary(found) for peer, found in peers.items()} for scenario, peers in runs.items()
     }
     compared = report(summaries, runs)
-    behaves = {} if args.no_behaviour else {n: behaviour.all_of(n) for n in args.names if not n.endswith("process")}
+    tried = [] if args.no_behaviour else [name for name in args.names if not name.endswith(("process", "raw"))]
+    behaves = {name: behaviour.all_of(name) for name in tried}
     for what in next(iter(behaves.values()), {}):
         print(f"\n{what}\n{figures.table([[peer, told.get(what, '-')] for peer, told in behaves.items()])}")
     for name, fault in faults.items():

@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "servers"))
 from handler import COUNTS
-from wires import CallFailed, SocketWire, wire
+from wires import CallFailed, wire
 
 PROMPT = "x" * 460  # about 500 bytes with its frame
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -73,7 +73,7 @@ async def closed(client: Any, job: dict[str, Any]) -> dict[str, Any]:
     """So many requests under way for so long; what comes in the first `warm_s` is not counted."""
     meter = Meter(job, client)
     stop = time.perf_counter() + job["warm_s"] + job["seconds"]
-    if isinstance(client, SocketWire):
+    if hasattr(client, "connect"):
         loops = [spin(client, meter, stop) for _ in range(job["outstanding"])]
     else:
         loops = [call_until(client, meter, stop) for _ in range(job["outstanding"])]
@@ -97,8 +97,8 @@ async def call_until(client: Any, meter: Meter, stop: float) -> None:
             await asyncio.sleep(0.01)
 
 
-async def spin(client: SocketWire, meter: Meter, stop: float) -> None:
-    """The same without a task for each answer: the next request is written as the last one is read."""
+async def spin(client: Any, meter: Meter, stop: float) -> None:
+    """The same over a lean wire, without a task for each: the next request is written as the last one is read."""
     connection = await client.connect()
     message = client.message(PROMPT)
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -215,6 +215,7 @@ def _in_process(server: Server, _: Work) -> None:
 
 STYLES = {
     "busload": "busload",
+    "busload-raw": "busload-raw",
     "busload-aof": "busload",
     "mosec": "mosec",
     "ray": "ray",
@@ -228,6 +229,7 @@ STYLES = {
 
 STARTERS = {
     "busload": _busload,
+    "busload-raw": _busload,
     "busload-aof": _busload_durable,
     "ray": _ray,
     "celery-batches": _celery,

@@ -231,6 +231,10 @@ def wire(style: str, address: str) -> Any:
     servers = str(Path(__file__).parent / "servers")
     if style in ("ray", "busload"):
         return RayWire(address) if style == "ray" else BusloadWire(address)
+    if style == "busload-raw":
+        from raw_busload import RawBusloadWire
+
+        return RawBusloadWire(address)
     if style in ("celery", "in-process"):
         return CeleryWire(servers) if style == "celery" else InProcessWire(servers)
     return SocketWire(style, address)

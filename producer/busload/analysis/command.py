@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from busload_shared.archive import Archive
-from busload_shared.connection import open_redis
 from busload_shared.errors import SettingsInvalid
+from busload_shared.partitions.archive import archive_of
+from busload_shared.queue import Queue
 
 from ..encoding import checked_id
 from .columns import NAMES, Row, row_of
@@ -54,11 +55,12 @@ class Tally:
         return f"{self.states.total():,} ids: {', '.join(parts) or 'none'}"
 
 
-async def run_results(redis_url: str, queue: str, options: ResultsOptions, out: Console, err: Console) -> Tally:
-    """Read and write, chunk by chunk. Raises SettingsInvalid, RequestInvalid, BusloadUnavailable."""
+async def run_results(queue: Queue, options: ResultsOptions, out: Console, err: Console) -> Tally:
+    """Read and write, chunk by chunk; the queue is closed then. Raises SettingsInvalid, RequestInvalid,
+    BusloadUnavailable."""
     if not (options.ids or options.ids_file or options.pattern):
         raise SettingsInvalid("say which results: ids, --ids-file, or --pattern")
-    archive = Archive(open_redis(redis_url, queue=queue), queue)
+    archive = archive_of(queue)
     tally = Tally()
     try:
         with _writing(options.output, out, tally) as take, _progress(err) as tell:
@@ -68,7 +70,7 @@ async def run_results(redis_url: str, queue: str, options: ResultsOptions, out: 
                 take(rows)
                 tell(tally.states.total())
     finally:
-        await archive.redis.aclose()
+        await queue.close()
     if not archive.reads_states:
         err.print(
             "this Redis user may not read states: ids without a result may be unknown, waiting, running or expired"

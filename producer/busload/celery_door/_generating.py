@@ -144,7 +144,12 @@ class Generating(Task):  # type: ignore[misc]  # celery has no types
     def _wait_here(self, fields: dict[str, Any]) -> Result:
         """Called as a function, or eager: there is no worker to be woken."""
         settings = self.door.settings
-        with Client(settings.redis_url, queue=settings.queue, patience_s=settings.patience_s) as client:
+        with Client(
+            settings.redis_url,
+            queue=settings.queue,
+            partitions=settings.partitions,
+            patience_s=settings.patience_s,
+        ) as client:
             return client.generate(fields | self._limit(fields))
 
     def _limits(self) -> tuple[float | None, float | None]:

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
-from busload_shared.connection import open_redis
 from busload_shared.errors import QueueFull
+from busload_shared.opening import open_queue
 from busload_shared.parking import LISTENERS, Parking
+from busload_shared.partitions.homes import partition_of
 from busload_shared.queue import Queue
 from busload_shared.replies import SubmitState
 from busload_shared.reports import Reports
@@ -17,6 +18,7 @@ from busload_shared.reports import Reports
 from ..background import Background, background
 from ..encoding import Outgoing
 from ..forecast import Forecast
+from ..served import Served
 from .settings import DoorSettings, settings_of
 
 T = TypeVar("T")
@@ -28,14 +30,19 @@ class Line:
     def __init__(self, settings: DoorSettings) -> None:
         self.settings = settings
         self.pid: int = os.getpid()
-        redis = open_redis(settings.redis_url, queue=settings.queue)
-        self.queue: Queue = Queue(redis, settings.queue, patience_s=settings.patience_s)
-        self.parking: Parking = Parking(redis, self.queue.keys, patience_s=settings.patience_s)
-        self.reports: Reports = Reports(redis, self.queue.keys, patience_s=settings.patience_s)
+        self.queue: Queue = open_queue(
+            settings.redis_url, settings.queue, partitions=settings.partitions, patience_s=settings.patience_s
+        )
+        redis, keys = self.queue.redis, self.queue.keys
+        self.parking: Parking = Parking(redis, keys, patience_s=settings.patience_s)
+        self.reports: Reports = Reports(redis, keys, patience_s=settings.patience_s)
         self._forecast = Forecast(self.queue)
+        self._served = Served(self.queue)
 
     async def submit(self, one: Outgoing) -> SubmitState:
-        """Enqueue a request whose result wakers hear of. Raises QueueFull, DeadlineUnmeetable, BusloadUnavailable."""
+        """Enqueue a request whose result wakers hear of. Raises QueueFull, DeadlineUnmeetable, BusloadUnavailable,
+        SettingsInvalid."""
+        await self._served.check(self.queue.parts[partition_of(one.id, self.settings.partitions)])
         if hopeless := await self._forecast.unmeetable([one]):
             known = await self.queue.status([one.id])
             if known[0].state in ("unknown", "expired"):
@@ -50,7 +57,7 @@ class Line:
 
     async def close(self) -> None:
         """Disconnect."""
-        await self.queue.redis.aclose()
+        await self.queue.close()
 
 
 class Door:

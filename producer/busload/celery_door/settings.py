@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from busload_shared.errors import SettingsInvalid
 from busload_shared.keys import Keys
+from busload_shared.partitions.homes import partition_names
 
 PREFIX = "busload_"
 
@@ -20,6 +21,8 @@ class DoorSettings:
 
     redis_url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
     queue: str = "busload:default"
+    partitions: int = 1
+    """Over how many lists the queue is spread; its workers must serve as many."""
     returns: Returns = "text"
     """What a task returns: the first sample's text, or the whole Result as a dict."""
     max_queue_length: int = 100_000
@@ -40,7 +43,8 @@ class DoorSettings:
     """How long a parked task is kept. A week is the most: so long the queue knows its request."""
 
     def __post_init__(self) -> None:
-        Keys(self.queue)
+        for name in partition_names(self.queue, self.partitions):
+            Keys(name)
         if self.returns not in get_args(Returns):
             raise SettingsInvalid(f"busload_returns={self.returns!r}: write text or result")
         for name in ("sweep_s", "look_s", "claim_lease_s", "landing_lease_s", "run_lease_s", "park_ttl_s"):
@@ -49,8 +53,13 @@ class DoorSettings:
 
 
 def settings_of(app: Any, given: dict[str, Any]) -> DoorSettings:
-    """What `add_to` was given, then `busload_…` of the configuration, then BUSLOAD_REDIS_URL and BUSLOAD_QUEUE."""
-    from_environment = {"redis_url": "BUSLOAD_REDIS_URL", "queue": "BUSLOAD_QUEUE"}
+    """What `add_to` was given, then `busload_…` of the configuration, then BUSLOAD_REDIS_URL, BUSLOAD_QUEUE and
+    BUSLOAD_PARTITIONS."""
+    from_environment = {
+        "redis_url": "BUSLOAD_REDIS_URL",
+        "queue": "BUSLOAD_QUEUE",
+        "partitions": "BUSLOAD_PARTITIONS",
+    }
     known = {part.name for part in fields(DoorSettings)}
     if unknown := sorted(set(given) - known):
         raise SettingsInvalid(f"unknown setting {unknown[0]}: known are {', '.join(sorted(known))}")
@@ -62,5 +71,12 @@ def settings_of(app: Any, given: dict[str, Any]) -> DoorSettings:
         if value is None and name in from_environment:
             value = os.environ.get(from_environment[name])
         if value is not None:
-            found[name] = value
+            found[name] = _whole(value) if name == "partitions" else value
     return DoorSettings(**found)
+
+
+def _whole(value: Any) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise SettingsInvalid(f"busload_partitions={value!r}: write a whole number") from None

@@ -18,8 +18,9 @@ from kombu.exceptions import OperationalError
 
 from busload_shared.connection import unavailable
 from busload_shared.errors import BusloadError, BusloadUnavailable
-from busload_shared.inbox import Inbox, LookAgain, Lost, Mail
+from busload_shared.inbox import LookAgain, Lost, Mail
 from busload_shared.parking import LISTENERS, Ticket
+from busload_shared.partitions.inbox import inbox_of
 from busload_shared.result import Result, ResultError
 
 from ..looking import statuses
@@ -44,7 +45,7 @@ class Waker:
         self._app = app
         self._settings = settings
         self._line = Line(settings)
-        self._inbox = Inbox(self._line.queue.redis, self._line.queue.keys, LISTENERS)
+        self._inbox = inbox_of(self._line.queue, LISTENERS)
         self._answered: dict[str, None] = {}
         self._unsure: dict[str, None] = {}
         self._revoked: dict[str, None] = {}

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import typer
 
-from . import autoscale, bench, dead, demo, drain, plan, queue, requests, results, run, schema, submit, top
+from . import (
+    autoscale,
+    bench,
+    dead,
+    demo,
+    drain,
+    migrate,
+    options,
+    plan,
+    queue,
+    requests,
+    results,
+    run,
+    schema,
+    submit,
+    top,
+)
 from .output import CODES_HELP
 
 _ASKING, _OPERATING, _TRYING = "Ask and be answered", "Operate", "Try and plan"
@@ -16,6 +32,13 @@ app: typer.Typer = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def _common(partitions: options.Partitions = 1) -> None:
+    options.partitions.set(partitions)
+
+
 app.command(rich_help_panel=_ASKING)(submit.submit)
 app.command(rich_help_panel=_ASKING)(requests.result)
 app.command(rich_help_panel=_ASKING)(requests.wait)
@@ -28,6 +51,7 @@ app.command(rich_help_panel=_OPERATING)(top.top)
 app.add_typer(dead.app, name="dead", rich_help_panel=_OPERATING)
 app.command(rich_help_panel=_OPERATING)(drain.drain)
 app.command(rich_help_panel=_OPERATING)(autoscale.autoscale)
+app.command(rich_help_panel=_OPERATING)(migrate.migrate)
 app.command(rich_help_panel=_TRYING)(bench.bench)
 app.command(rich_help_panel=_TRYING)(demo.demo)
 app.command(rich_help_panel=_TRYING)(plan.plan)

@@ -16,7 +16,7 @@ from ..autoscale.loop import Autoscaler
 from ..autoscale.rules import Rules
 from ..autoscale.telling import Told
 from ..operating.reaching import queue_on
-from .options import QUEUE, REDIS_URL, AsJson, IntervalS, QueueName, RedisUrl
+from .options import QUEUE, REDIS_URL, AsJson, IntervalS, QueueName, RedisUrl, partitions
 from .output import DONE, PATIENCE_S, Output, perform
 
 _EVERY_S = 60.0
@@ -100,7 +100,7 @@ def autoscale(  # noqa: PLR0913, PLR0917 - each is an option of the command
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        async with queue_on(redis_url, queue, patience_s=PATIENCE_S) as on:
+        async with queue_on(redis_url, queue, partitions=partitions.get(), patience_s=PATIENCE_S) as on:
             await Autoscaler(on, rules, scaler, _teller(output), output.complain).run(stop, interval_s=interval_s)
         output.note(f"{output.command}: stopped; the workers stay as they are")
         return DONE

@@ -17,7 +17,7 @@ from ..async_client import AsyncClient
 from ..demo.view import seconds
 from ..operating.load import Load, Run, put_load
 from ..operating.load_report import LoadReport, Quantiles, report_on
-from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, TimeoutS
+from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, TimeoutS, partitions
 from .output import BAD_NEWS, DONE, PATIENCE_S, Output, perform
 from .progress import Counter, counting
 from .shown import counted
@@ -53,7 +53,7 @@ def bench(  # noqa: PLR0913, PLR0917 - each is an option of the command
     load = Load(requests, concurrency, rate, prompt, max_tokens)
 
     async def work() -> int:
-        async with AsyncClient(redis_url, queue=queue, patience_s=PATIENCE_S) as client:
+        async with AsyncClient(redis_url, queue=queue, partitions=partitions.get(), patience_s=PATIENCE_S) as client:
             async with output.patient("asking Redis"):
                 info = await client.queue_info()
             _warn(output, info, requests)

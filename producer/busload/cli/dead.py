@@ -17,7 +17,7 @@ from busload_shared.replies import DeadLetter
 from ..demo.view import printable
 from ..operating.dead_letters import Act, Handled, act_on, act_on_all, letters, name_of, named, with_code
 from ..operating.reaching import queue_on
-from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, Yes
+from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, Yes, partitions
 from .output import BAD_NEWS, DONE, PATIENCE_S, Output, confirmed, perform
 from .progress import counting
 from .shown import age, counted, harmless
@@ -212,7 +212,7 @@ def _show(output: Output, letter: DeadLetter, now_ms: float) -> None:
 
 def _on_queue(output: Output, redis_url: str, name: str, work: Work) -> None:
     async def all_of_it() -> int:
-        async with queue_on(redis_url, name, patience_s=PATIENCE_S) as queue:
+        async with queue_on(redis_url, name, partitions=partitions.get(), patience_s=PATIENCE_S) as queue:
             return await work(queue)
 
     perform(output, all_of_it, interrupted="what is done stays done")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..operating.draining import Drained, until_empty
 from ..operating.reaching import queue_on
-from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, TimeoutS
+from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, TimeoutS, partitions
 from .output import BAD_NEWS, DONE, Output, perform
 from .progress import Counter, counting
 
@@ -30,7 +30,7 @@ def drain(
     output = Output("busload drain", as_json)
 
     async def work() -> int:
-        async with queue_on(redis_url, queue, patience_s=_PATIENCE_S) as on:
+        async with queue_on(redis_url, queue, partitions=partitions.get(), patience_s=_PATIENCE_S) as on:
             with counting(output, "answered", total=0) as counter:
                 last = await until_empty(on, _teller(output, counter), timeout_s=timeout_s)
         return _told(output, last, queue)

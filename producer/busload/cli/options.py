@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Annotated
 
 import typer
 
+from busload_shared.partitions.homes import MOST
+
 REDIS_URL = "redis://127.0.0.1:6379/0"
 QUEUE = "busload:default"
+
+partitions: ContextVar[int] = ContextVar("partitions", default=1)
+"""What was given before the command's name: it is the same for all commands on a queue."""
 
 RedisUrl = Annotated[
     str,
@@ -20,6 +26,16 @@ RedisUrl = Annotated[
 ]
 QueueName = Annotated[
     str, typer.Option("--queue", envvar="BUSLOAD_QUEUE", help="Name of the queue's list", rich_help_panel="Queue")
+]
+Partitions = Annotated[
+    int,
+    typer.Option(
+        "--partitions",
+        envvar="BUSLOAD_PARTITIONS",
+        min=1,
+        max=MOST,
+        help="Over how many lists the queue is spread; as many as its workers serve",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout and nothing else there")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")]

@@ -12,7 +12,7 @@ from rich.text import Text
 from busload_shared.replies import QueueInfo
 
 from ..async_client import AsyncClient
-from .options import QUEUE, REDIS_URL, AsJson, IntervalS, QueueName, RedisUrl
+from .options import QUEUE, REDIS_URL, AsJson, IntervalS, QueueName, RedisUrl, partitions
 from .output import DONE, PATIENCE_S, Output, perform
 from .queue_view import queue_picture
 
@@ -39,7 +39,7 @@ def queue(
     output = Output("busload queue", as_json)
 
     async def work() -> int:
-        async with AsyncClient(redis_url, queue=queue, patience_s=PATIENCE_S) as client:
+        async with AsyncClient(redis_url, queue=queue, partitions=partitions.get(), patience_s=PATIENCE_S) as client:
             async with output.patient("asking Redis"):
                 info = await client.queue_info()
             if not watch:

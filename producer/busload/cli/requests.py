@@ -14,7 +14,7 @@ from busload_shared.result import Result
 
 from ..async_client import AsyncClient
 from ..looking import no_result
-from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, TimeoutS
+from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, TimeoutS, partitions
 from .output import BAD_NEWS, DONE, PATIENCE_S, Output, perform
 from .polling import polled
 from .progress import counting
@@ -175,7 +175,7 @@ def _some(words: Sequence[str]) -> list[str]:
 
 def _with_client(output: Output, redis_url: str, queue: str, work: Work, *, interrupted: str = "") -> None:
     async def all_of_it() -> int:
-        async with AsyncClient(redis_url, queue=queue, patience_s=PATIENCE_S) as client:
+        async with AsyncClient(redis_url, queue=queue, partitions=partitions.get(), patience_s=PATIENCE_S) as client:
             return await work(client)
 
     perform(output, all_of_it, interrupted=interrupted)

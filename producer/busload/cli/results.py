@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl
+from busload_shared.opening import open_queue
+
+from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, partitions
 from .output import BAD_NEWS, DONE, Output, perform
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of requests", show_default=False)]
@@ -45,7 +47,8 @@ def results(  # noqa: PLR0917 - each is an option of the command
     options = ResultsOptions(tuple(ids or ()), ids_file, pattern, "-" if as_json and target is None else target)
 
     async def work() -> int:
-        tally = await run_results(redis_url, queue, options, output.out, output.err)
+        on = open_queue(redis_url, queue, partitions=partitions.get())
+        tally = await run_results(on, options, output.out, output.err)
         output.note(tally.line())
         return DONE if tally.states.total() == tally.states["answered"] else BAD_NEWS
 

@@ -10,7 +10,7 @@ from busload_shared.replicated import Copies
 
 from ..bulk.lines import STDIN, Format
 from ..wiring import Address
-from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl
+from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, partitions
 from .output import BAD_NEWS, DONE, Output, perform
 
 _RESULT_TTL_S = 86_400
@@ -60,7 +60,7 @@ def run(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
     output = Output("busload run", as_json)
     options = BulkOptions(source, target, errors=errors, format=format, job=job, in_flight=in_flight)
-    address = Address(redis_url, queue, max_queue_length, _RESULT_TTL_S, patience_s, Copies())
+    address = Address(redis_url, queue, max_queue_length, _RESULT_TTL_S, patience_s, Copies(), partitions.get())
 
     async def work() -> int:
         summary = await bulk_at(address, options, output.err)

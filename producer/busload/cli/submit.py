@@ -12,7 +12,7 @@ from busload_shared.errors import RequestInvalid
 
 from ..async_client import AsyncClient
 from . import request_options as field
-from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, TimeoutS
+from .options import QUEUE, REDIS_URL, AsJson, QueueName, RedisUrl, TimeoutS, partitions
 from .output import DONE, PATIENCE_S, Output, perform
 from .reading import fields_of, prompt_fields, requests_in
 from .requests import show_all
@@ -92,9 +92,12 @@ def _submit(typed: Mapping[str, Any]) -> None:
 
     async def work() -> int:
         order = _Order(_requests(typed), typed["wait"], typed["timeout_s"])
-        queue, limit = typed["queue"], typed["max_queue_length"]
         async with AsyncClient(
-            typed["redis_url"], queue=queue, max_queue_length=limit, patience_s=PATIENCE_S
+            typed["redis_url"],
+            queue=typed["queue"],
+            partitions=partitions.get(),
+            max_queue_length=typed["max_queue_length"],
+            patience_s=PATIENCE_S,
         ) as client:
             return await _send(client, output, order)
 

@@ -19,9 +19,9 @@ from busload_shared.errors import BusloadUnavailable
 from busload_shared.queue import Queue
 
 from ..operating.reaching import queue_on
-from ..operating.watching import Frame, Watch
+from ..operating.watching import Frame, Watch, look_at
 from .keyboard import quit_key
-from .options import QUEUE, REDIS_URL, AsJson, IntervalS, RedisUrl
+from .options import QUEUE, REDIS_URL, AsJson, IntervalS, RedisUrl, partitions
 from .output import DONE, PATIENCE_S, Output, perform
 from .top_view import top_picture
 
@@ -53,8 +53,7 @@ class _Sight:
 
     async def look(self) -> None:
         """Take a frame of each queue. Raises BusloadUnavailable."""
-        await self._glance()
-        self.frames = [watch.look(await queue.info()) for queue, watch in self._pairs()]
+        self.frames = [await look_at(queue, watch) for queue, watch in self._pairs()]
 
     async def wait(self) -> None:
         """Let one interval pass, looking for buses meanwhile. Raises BusloadUnavailable."""
@@ -94,9 +93,9 @@ def top(
 ) -> None:
     """Watch queues, workers and buses live. q or Ctrl-C leaves.
 
-    Without a terminal it prints a frame each interval. Rates are those of the last ten seconds. Buses that were out for
-    less than a fifth of a second may not be seen; rates and fill count them all the same. A producer's Redis user sees
-    no buses and no ages; an analyst's sees nothing.
+    Without a terminal it prints a frame each interval. Rates are those of the last ten seconds. Of buses that were out
+    for less than a fifth of a second each worker tells its last 16; rates and fill count them all. A producer's Redis
+    user sees no buses and no ages; an analyst's sees nothing.
 
         busload top
 
@@ -108,7 +107,8 @@ def top(
 
     async def work() -> int:
         async with AsyncExitStack() as stack:
-            on = [await stack.enter_async_context(queue_on(redis_url, name, patience_s=PATIENCE_S)) for name in queues]
+            reached = (queue_on(redis_url, name, partitions=partitions.get(), patience_s=PATIENCE_S) for name in queues)
+            on = [await stack.enter_async_context(one) for one in reached]
             sight = _Sight(output, on, [Watch() for _ in on], interval_s, without_secrets(redis_url))
             async with output.patient("asking Redis"):
                 await sight.look()

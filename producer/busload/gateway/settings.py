@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 
 from busload_shared.errors import SettingsInvalid
 from busload_shared.keys import Keys
-from busload_shared.partitions import MOST as MOST_PARTITIONS
+from busload_shared.partitions.homes import MOST as MOST_PARTITIONS
 
 from ..openai_api import MOST_PROMPTS
 

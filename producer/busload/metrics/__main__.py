@@ -39,7 +39,7 @@ async def _serve(settings: ExporterSettings) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    lookout = Lookout(settings.redis_url, settings.queues, kept_s=settings.kept_s)
+    lookout = Lookout(settings.redis_url, settings.queues, kept_s=settings.kept_s, partitions=settings.partitions)
     server = MetricsServer(
         registry_of(lookout),
         host=settings.host,

@@ -7,7 +7,7 @@ from collections import Counter
 
 from busload_shared.metrics.histogram import SECONDS, Histogram
 
-ENDPOINTS = ("chat_completions", "completions", "models", "files", "batches", "health", "other")
+ENDPOINTS = ("chat_completions", "completions", "models", "files", "batches", "health", "ops", "other")
 _PATHS = {
     "/v1/chat/completions": "chat_completions",
     "/v1/completions": "completions",
@@ -58,4 +58,6 @@ class GatewayMeter:
 
 def _endpoint(path: str) -> str:
     """One of ENDPOINTS: what follows in a path, such as an id, is left out."""
+    if path == "/ops" or path.startswith("/ops/"):
+        return "ops"
     return _PATHS.get("/".join(path.split("/", 4)[:3])) or _PATHS.get(path) or "other"

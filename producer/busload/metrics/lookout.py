@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from busload_shared.connection import open_redis
 from busload_shared.errors import BusloadUnavailable
+from busload_shared.opening import open_queue
 from busload_shared.queue import Queue
 from busload_shared.redis_memory import RedisMemory, redis_memory
 from busload_shared.replies import QueueInfo
@@ -32,11 +32,13 @@ class Sight:
 class Lookout:
     """One connection for all queues. Belongs to the event loop it was made in; `sight` is called from other threads."""
 
-    def __init__(self, redis_url: str, queues: Sequence[str], *, kept_s: float) -> None:
+    def __init__(self, redis_url: str, queues: Sequence[str], *, kept_s: float, partitions: int = 1) -> None:
         """A sight is shown again for `kept_s` seconds. Raises SettingsInvalid for a wrong URL or name."""
         self._loop = asyncio.get_running_loop()
+        most = 2 if partitions == 1 else None
         self._queues = [
-            Queue(open_redis(redis_url, queue=name, max_connections=2), name, patience_s=PATIENCE_S) for name in queues
+            open_queue(redis_url, name, partitions=partitions, patience_s=PATIENCE_S, max_connections=most)
+            for name in queues
         ]
         self._kept_s = kept_s
         self._lock = threading.Lock()
@@ -72,4 +74,4 @@ class Lookout:
     async def close(self) -> None:
         """Let go of Redis."""
         for queue in self._queues:
-            await queue.redis.aclose()
+            await queue.close()

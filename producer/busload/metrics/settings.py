@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from busload_shared.errors import SettingsInvalid
+from busload_shared.partitions.homes import MOST
 
 _ABOUT = "Serve Prometheus metrics of Busload's queues. A flag's variable is named behind it."
 
@@ -17,6 +18,7 @@ class ExporterSettings:
 
     redis_url: str = field(repr=False)
     queues: tuple[str, ...]
+    partitions: int
     host: str
     port: int
     kept_s: float
@@ -29,9 +31,13 @@ def read_settings(arguments: Sequence[str] | None, environment: Mapping[str, str
     port = chosen.port or environment.get("BUSLOAD_EXPORTER_PORT", "9108")
     if not port.isdigit() or int(port) > 65_535:
         raise SettingsInvalid(f"port {port!r}: write a number from 0 to 65535, 0 for any that is free")
+    partitions = str(chosen.partitions or environment.get("BUSLOAD_PARTITIONS") or 1)
+    if not partitions.isdecimal() or not 1 <= int(partitions) <= MOST:
+        raise SettingsInvalid(f"partitions {partitions!r}: write a number from 1 to {MOST}")
     return ExporterSettings(
         redis_url=chosen.redis_url or environment.get("BUSLOAD_REDIS_URL") or "redis://127.0.0.1:6379/0",
         queues=tuple(dict.fromkeys(names)) or ("busload:default",),
+        partitions=int(partitions),
         host=chosen.host or environment.get("BUSLOAD_EXPORTER_HOST") or "127.0.0.1",
         port=int(port),
         kept_s=max(1.0, chosen.kept_s),
@@ -46,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         help="queue to show, once for each; BUSLOAD_QUEUE, separated by commas [busload:default]",
     )
+    parser.add_argument("--partitions", help="lists over which each queue is spread; BUSLOAD_PARTITIONS [1]")
     parser.add_argument("--host", help="address to serve on; BUSLOAD_EXPORTER_HOST [127.0.0.1]")
     parser.add_argument("--port", help="port to serve on, 0: any free; BUSLOAD_EXPORTER_PORT [9108]")
     parser.add_argument(

@@ -32,7 +32,12 @@ class Handled:
 
 def name_of(letter: DeadLetter) -> str:
     """The letter's own name: one that could not be read has no id, and an id may have several letters."""
-    return sha1(letter.model_dump_json().encode(), usedforsecurity=False).hexdigest()[:8]
+    return print_of(letter)[:8]
+
+
+def print_of(letter: DeadLetter) -> str:
+    """What only this letter has, of all there may be: for programs, where a name is short enough for people."""
+    return sha1(letter.model_dump_json().encode(), usedforsecurity=False).hexdigest()
 
 
 def with_code(code: str | None) -> Wanted:
@@ -62,6 +67,13 @@ async def named(queue: Queue, names: Sequence[str]) -> list[DeadLetter]:
     if missing:
         raise NoSuchLetter(f"no dead letter has the id or name {', '.join(sorted(missing))}: see `busload dead list`")
     return list(found.values())
+
+
+async def with_print(queue: Queue, whole_print: str) -> DeadLetter | None:
+    """The letter with this `print_of`; None when it is gone."""
+    async for letter in letters(queue, lambda one: print_of(one) == whole_print):
+        return letter
+    return None
 
 
 def _meant(letter: DeadLetter, name: str, names: Sequence[str]) -> set[str]:

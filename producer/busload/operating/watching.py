@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from busload_shared.past_batch import PastBatch
+from busload_shared.queue import Queue
 from busload_shared.replies import QueueInfo, Running, RunningBatch
 
 from ..demo.summary import percentile
@@ -15,14 +18,22 @@ WINDOW_S = 10.0
 
 BUSES_KEPT = 50
 
+ASKED = 64
+"""So many workers are asked for their past at most: of more there are buses enough to see."""
+
+_NOTHING: Mapping[str, Sequence[PastBatch]] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """A batch that was seen while it was out. `is_back` once it is no more; `out_ms` is how long it was seen out."""
+    """A batch that was seen while it was out, or of which its worker told. `is_back` once it is no more; `out_ms` is
+    how long it was seen out. `past` is what its worker told of it; None before, and where an old worker tells nothing.
+    """
 
     batch: RunningBatch
     out_ms: float
     is_back: bool
+    past: PastBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +66,9 @@ class _Look:
 
 @dataclass(slots=True)
 class Watch:
-    """Remembers looks at one queue. Times are on the Redis clock."""
+    """Remembers looks at one queue, and its last `kept` buses. Times are on the Redis clock."""
 
+    kept: int = BUSES_KEPT
     _looks: deque[_Look] = field(default_factory=deque)
     _buses: dict[str, Bus] = field(default_factory=dict)
 
@@ -65,17 +77,21 @@ class Watch:
         out = {batch.batch: batch for batch in running.batches}
         for name, bus in self._buses.items():
             if name not in out and not bus.is_back:
-                self._buses[name] = Bus(bus.batch, bus.out_ms, is_back=True)
+                self._buses[name] = replace(bus, is_back=True)
         for name, batch in out.items():
             known = self._buses.get(name)
+            if known is not None and known.past is not None:
+                continue  # its run is over, and only its last answers are under way
             if known is not None and batch.waited_ms is None:  # its first row is answered; it had waited all the same
                 batch = replace(batch, waited_ms=known.batch.waited_ms)
             self._buses[name] = Bus(batch, max(0.0, running.now_ms - batch.claimed_ms), is_back=False)
-        while len(self._buses) > BUSES_KEPT:
-            del self._buses[next(iter(self._buses))]
+        self._forget()
 
-    def look(self, info: QueueInfo) -> Frame:
-        """Take in what the queue says, and sum up."""
+    def look(self, info: QueueInfo, past: Mapping[str, Sequence[PastBatch]] = _NOTHING) -> Frame:
+        """Take in what the queue says, and what workers tell of their last batches, and sum up."""
+        for worker, told in past.items():
+            self._hear(worker, told)
+        self._forget()
         look = _Look(
             info.now_ms / 1000,
             answered(info),
@@ -100,6 +116,26 @@ class Watch:
             waited_p50_ms=percentile(waits, 0.5) if waits else None,
             waited_max_ms=max(waits, default=None),
         )
+
+    def _hear(self, worker: str, batches: Sequence[PastBatch]) -> None:
+        """Of buses too short to be seen out, only their workers tell."""
+        for past in batches:
+            batch = RunningBatch(
+                past.batch, past.size, past.trigger, past.claimed_ms, worker, past.unanswered, past.waited_ms
+            )
+            self._buses[past.batch] = Bus(batch, max(0.0, past.ended_ms - past.claimed_ms), is_back=True, past=past)
+
+    def _forget(self) -> None:
+        oldest_first = sorted(self._buses, key=lambda name: self._buses[name].batch.claimed_ms)
+        for name in oldest_first[: -self.kept]:
+            del self._buses[name]
+
+
+async def look_at(queue: Queue, watch: Watch) -> Frame:
+    """Ask the queue, and take in what it says. Raises BusloadUnavailable."""
+    watch.see(await queue.running())
+    info = await queue.info()
+    return watch.look(info, await queue.past([worker.name for worker in info.workers[:ASKED]]))
 
 
 def _grown(before: dict[str, int], now: dict[str, int]) -> dict[str, int]:

@@ -92,8 +92,9 @@ class Fleet:
         s = self._s
         route, length = s.lengths.draw(self._rng_lengths)
         length = min(length, s.max_tokens)
-        guess = self._predictor.predict(route, length, s.max_tokens)
-        job = Job(self._came, route, length, Waiter(now, s.prompt_tokens, guess, s.prompt_tokens + s.max_tokens))
+        guess, spread = self._predictor.predict(route, length, s.max_tokens)
+        waiter = Waiter(now, s.prompt_tokens, guess, s.prompt_tokens + s.max_tokens, spread)
+        job = Job(self._came, route, length, waiter)
         self._came += 1
         self._queue.append(job)
         self._weight += job.waiter.weight

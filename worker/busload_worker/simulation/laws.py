@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from ..lengths import Lengths
+from ..lengths import Lengths, Prediction
 
 
 class LengthLaw(Protocol):
@@ -88,8 +88,8 @@ def bimodal(short: int, long: int, long_share: float) -> Mixed:
 class Predictor(Protocol):
     """What one run's workers know of answers."""
 
-    def predict(self, route: str, length: int, max_tokens: int) -> float:
-        """New tokens to expect of a request that has just come."""
+    def predict(self, route: str, length: int, max_tokens: int) -> Prediction:
+        """What to expect of a request that has just come."""
 
     def learn(self, route: str, length: int) -> None:
         """Its batch is over."""
@@ -106,11 +106,11 @@ class _Noise:
     def __init__(self, log_error: float, rng: Random) -> None:
         self._log_error, self._rng = log_error, rng
 
-    def predict(self, route: str, length: int, max_tokens: int) -> float:  # noqa: ARG002 - it knows the answer
+    def predict(self, route: str, length: int, max_tokens: int) -> Prediction:  # noqa: ARG002 - it knows the answer
         if self._log_error <= 0:
-            return float(length)
+            return Prediction(float(length), 0.0)
         guess = length * math.exp(self._log_error * self._rng.gauss(0.0, 1.0))
-        return max(1.0, min(float(max_tokens), guess))
+        return Prediction(max(1.0, min(float(max_tokens), guess)), self._log_error)
 
     def learn(self, route: str, length: int) -> None:
         """There is nothing to learn."""
@@ -118,7 +118,7 @@ class _Noise:
 
 @dataclass(frozen=True, slots=True)
 class Noisy:
-    """Right but for an error: its logarithm deviates by `log_error`. 0 is an oracle."""
+    """Right but for an error, whose size is known: its logarithm deviates by `log_error`. 0 is an oracle."""
 
     log_error: float
 
@@ -133,7 +133,7 @@ class _Learner:
     def __init__(self) -> None:
         self._lengths = Lengths()
 
-    def predict(self, route: str, length: int, max_tokens: int) -> float:  # noqa: ARG002 - it must not know
+    def predict(self, route: str, length: int, max_tokens: int) -> Prediction:  # noqa: ARG002 - it must not know
         return self._lengths.predict(route, max_tokens)
 
     def learn(self, route: str, length: int) -> None:
