@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter to make it with; ARGS=... goes to the command that a target runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos mutants check format bench bench-gateway bench-simulated bench-agreement bench-curve bench-peers bench-modes clean
+.PHONY: help setup demo test test-compose chaos mutants check format bench bench-gateway bench-idle bench-simulated bench-agreement bench-curve bench-peers bench-modes clean
 
 VENV := .venv/bin
 ARGS ?=
@@ -19,6 +19,9 @@ demo: setup ## Serve a few dozen questions on a real model and show it (ARGS="--
 test: setup ## Run all tests: first those that can share the machine, then those with the real engine
 	$(VENV)/python -m pytest -m "not engine" -n auto --durations=10 $(ARGS)
 	$(VENV)/python -m pytest -m engine --durations=10 $(ARGS)
+
+test-compose: setup ## Build the images and try the compose file's deployment on a real Docker engine (minutes)
+	$(VENV)/python -m pytest -s -m compose tests/compose --durations=5 $(ARGS)
 
 chaos: setup ## Break everything for a minute, then see that nothing is lost (ARGS="--seconds 600", or "--help")
 	$(VENV)/python -m tests.hostile.fuzz_parser --seconds 20
@@ -47,6 +50,9 @@ bench-gateway: setup ## Measure the HTTP gateway's requests per second and laten
 
 bench-simulated: setup ## What length order and the learned wait gain, by simulation (ARGS="--quick")
 	$(VENV)/python ops/bench/simulated.py $(ARGS)
+
+bench-idle: setup ## What idle workers cost Redis, as they are and as if each were alone (quiet machine!)
+	$(VENV)/python ops/bench/idle.py $(ARGS)
 
 bench-peers: setup ## Busload beside Mosec, Ray Serve, BentoML, LitServe, celery-batches, batched (ARGS="--quick")
 	PYTHONPATH=ops/bench $(VENV)/python -m peers $(ARGS)

@@ -19,7 +19,7 @@ from random import Random
 import lab
 import waits
 
-from busload_shared.turns import Turns, attended
+from busload_shared.partitions.turns import Turns, attended
 from busload_worker.simulation import Lognormal
 from busload_worker.simulation.riding import row_ends_ms
 
