@@ -58,7 +58,7 @@ async def test_the_held_time_of_a_bus_that_is_released_whole_is_shown(page: Brow
 
 async def test_a_dead_letter_redriven_by_a_click_is_answered(page: Browser, station: Station, queue: Queue) -> None:
     await bury(queue, letter("clicked"))
-    await seen(page, "1", ".tile.warn .value")
+    await seen(page, "see them", ".tile.warn a")
     page.click(".tile.warn a")
     await seen(page, "the engine died 2 times while it ran alone", "tbody")
     page.click("tbody form[action='/ops/dead/redrive'] button")
@@ -106,7 +106,7 @@ async def test_without_scripts_it_reads_and_works_all_the_same(page: Browser, st
     page.scripts(on=False)
     page.get(f"{station.url}/ops")
     assert "row" in page.text("#t-workers + table")
-    await seen(page, "1", ".tile.warn .value")
+    await seen(page, "see them", ".tile.warn a")
     page.get(f"{station.url}/ops/dead")
     page.click("tbody form[action='/ops/dead/redrive'] button")
     await seen(page, "1 dead letter redriven.", "[role=status]")
