@@ -79,6 +79,22 @@ async def test_sigterm_finishes_the_running_batch_and_ends_with_0(
     assert (await depot.queue.info()).workers == ()
 
 
+@pytest.mark.parametrize("engine_host", ["inline", "process"])
+async def test_sigterm_while_it_starts_ends_it_with_0_as_soon_as_anybody_can_see_it(
+    depot: Depot, start_process: Start, engine_host: str
+) -> None:
+    for _ in range(3):
+        worker = start_process(engine_host=engine_host)
+
+        async def listed() -> bool:
+            return bool(await depot.redis.zcard(depot.queue.keys.workers))
+
+        await wait_until(listed, what="the worker is on the list")
+        worker.signal(signal.SIGTERM)
+        assert await worker.ended() == 0, worker.log()
+        assert not await listed()
+
+
 async def test_what_does_not_finish_within_the_drain_goes_back_in_order_with_its_age_and_no_attempt(
     depot: Depot, start_process: Start, request_of: Make
 ) -> None:

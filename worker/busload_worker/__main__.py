@@ -65,10 +65,10 @@ async def serve(settings: Settings) -> int:
             settings,
             quiet_s=max(0.0, settings.lease_s - uptime_s),
         )
+        signals = _Signals(worker)  # before anybody can see it: a stop may come from then on
         for part in queue.parts:
             await check_layout(part, worker.vitals.record(settings, pid=os.getpid()))
         worker.tracing = exporting.tracing
-        signals = _Signals(worker)
         with metrics_endpoint(worker.vitals, settings):
             await worker.run()
         if signals.aborted:

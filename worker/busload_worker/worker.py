@@ -96,6 +96,8 @@ class Worker:
             await self._leave(helpers)
 
     async def _start_and_work(self) -> None:
+        if self._stop.is_set():
+            return
         try:
             await self._keeper.first_start()
         except EngineError:
