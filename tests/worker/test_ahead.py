@@ -111,6 +111,25 @@ async def test_a_batch_that_fills_while_another_runs_is_claimed_before_its_end(d
     await until_in_flight(depot, 5)
 
 
+async def test_who_was_claimed_ahead_and_cannot_end_in_time_is_told_at_its_deadline_too(
+    depot: Depot, request_of: Make
+) -> None:
+    worker = await depot.start(max_batch_size=2, fake_per_token_ms=20)
+    await until_alone(depot)
+    await depot.push(request_of("first", max_tokens=5), request_of("second", max_tokens=5))
+    await depot.results("first", "second")
+    assert worker.vitals.pace_ms > 15
+    long = [request_of(f"r{i}", max_tokens=250) for i in range(2)]
+    await depot.push(*long, request_of("hopeless", max_tokens=2000, min_tokens=1000, ttl_s=1), request_of("patient"))
+    await until_in_flight(depot, 4)
+
+    late = await depot.result("hopeless")
+    running, _ = await depot.queue.status(["r0", "patient"])
+
+    assert late.status == "expired"
+    assert running.state == "running", "it was told while the batch before it ran"
+
+
 async def test_who_was_claimed_ahead_is_expired_at_its_deadline_and_not_when_its_turn_comes(
     depot: Depot, request_of: Make
 ) -> None:

@@ -37,10 +37,10 @@ class Boarded(NamedTuple):
     admission: Admission
 
 
-async def board(claim: Claim, worker: str, *, pace_ms: float) -> Boarded:
-    """Look at each row of a claim, as `worker` will answer for it."""
+async def board(claim: Claim, worker: str, *, pace_ms: float, now_ms: float | None = None) -> Boarded:
+    """Look at each row of a claim, as `worker` will answer for it. `now_ms` is the claim's own clock if not given."""
     ride = Ride(claim, worker, size=len(claim.seats))
-    admission = await admit_in_turns(ride, claim.clock_ms(), pace_ms=pace_ms)
+    admission = await admit_in_turns(ride, claim.clock_ms() if now_ms is None else now_ms, pace_ms=pace_ms)
     ride.size = len(admission.rows)
     return Boarded(ride, admission)
 

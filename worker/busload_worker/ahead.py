@@ -61,9 +61,6 @@ class Ahead:
             return None
         if boarded is not None and boarded.ride.claim is claim and not self._expires:
             return boarded
-        return await self._board(claim)
-
-    async def _board(self, claim: Claim) -> Boarded:
         return await board(claim, self._settings.worker_name, pace_ms=self._vitals.pace_ms)
 
     async def fetch(self, running: Claim, *, ended: asyncio.Event, stop: asyncio.Event) -> None:
@@ -95,7 +92,8 @@ class Ahead:
             self._claim = claim = await self._boarding.full_claim(stop)
             if claim is not None:
                 self._leases.hold(claim.batch)
-                self._boarded = boarded = await self._board(claim)
+                # no deadline is judged yet: `sift` does that while the batch waits, and `take` when its turn comes
+                self._boarded = boarded = await board(claim, self._settings.worker_name, pace_ms=0.0, now_ms=0.0)
                 self._expires = deadlines(boarded)
 
     async def give_back(self) -> None:

@@ -158,9 +158,9 @@ class Worker:
             run.trace, outbox.delivered = trace, trace.delivered
         if admission.rows:
             await self._ride(run, outbox)
-            self._flushing.add(claim.batch)
         else:
             logger.info("no row of the batch runs", extra=fields(batch=claim.batch, answered=len(admission.answers)))
+        self._flushing.add(claim.batch)
         await self._previous_closed(but=len(self._queue.parts) - 1)
         self._spawn(self._close(claim.batch, outbox, run.trace))
 
@@ -242,7 +242,6 @@ class Worker:
             logger.error("rows stay in flight until the lease ends: %s", error)
 
     async def _close(self, batch: str, outbox: Outbox, trace: BatchTrace | None) -> None:
-        self._flushing.add(batch)
         await outbox.flushed()
         self._leases.drop(batch)
         self._flushing.discard(batch)
