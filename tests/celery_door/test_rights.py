@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.celery_door.parked import TICKET, parking_calls
-from tests.conftest import missing
-from tests.redis_servers import WANTED, Servers
-from tests.trust.guarded import QUEUE, Guarded
+from tests.redis_servers import Servers
+from tests.trust.guarded import QUEUE, Guarded, guarded_by
 
 from busload_shared import scripts
 from busload_shared.connection import open_redis
@@ -23,12 +22,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "celery.md"
 
 @pytest.fixture(params=["7.0", "8.2"])
 def guarded(request: pytest.FixtureRequest, redis_servers: Servers) -> Iterator[Guarded]:
-    if request.param not in redis_servers:
-        missing(f"redis-server {request.param}", WANTED[request.param])
-    server = Guarded(redis_servers.binaries[request.param], request.param)
-    server.start()
-    yield server
-    server.remove()
+    with guarded_by(redis_servers, request.param) as server:
+        yield server
 
 
 async def test_a_producer_with_the_documented_lines_more_can_park_and_wake(guarded: Guarded) -> None:

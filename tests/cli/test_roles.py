@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import missing
 from tests.queue.steps import board, bury, deliver, submit
 from tests.redis_servers import Servers
-from tests.trust.guarded import Guarded
+from tests.trust.guarded import Guarded, guarded_by
 
 from busload_shared.queue import Queue
 from busload_shared.scripts import load_all
@@ -21,10 +21,8 @@ def guarded(redis_servers: Servers) -> Iterator[Guarded]:
     version = redis_servers.first()
     if version is None:
         missing("redis-server", "apt-get install redis-server")
-    server = Guarded(redis_servers.binaries[version], version)
-    server.start()
-    yield server
-    server.remove()
+    with guarded_by(redis_servers, version) as server:
+        yield server
 
 
 async def _an_answer_and_a_letter(queue: Queue) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 import openai as errors
 import pytest
 from openai import OpenAI
-from tests.conftest import missing
 from tests.gateway.gateway_process import GatewayProcess
 from tests.gateway.test_batches import line, over, records, start
-from tests.redis_servers import WANTED, Servers
-from tests.trust.guarded import Guarded
+from tests.redis_servers import Servers
+from tests.trust.guarded import Guarded, guarded_by
 from tests.trust.test_acl_work import HIDDEN_FROM_PRODUCERS
 from tests.waiting import wait_until
 from tests.worker_process import WorkerProcess
@@ -23,12 +22,8 @@ from busload.gateway.access_log import CALLER_GONE
 @pytest.fixture(params=["7.0", "6.2"])
 def guarded(request: pytest.FixtureRequest, redis_servers: Servers) -> Iterator[Guarded]:
     """A Redis with the users of `ops/redis`, one for each of its two files."""
-    if request.param not in redis_servers:
-        missing(f"redis-server {request.param}", WANTED[request.param])
-    server = Guarded(redis_servers.binaries[request.param], request.param)
-    server.start()
-    yield server
-    server.remove()
+    with guarded_by(redis_servers, request.param) as server:
+        yield server
 
 
 async def test_a_producer_is_enough_for_a_gateway(guarded: Guarded, tmp_path: Path) -> None:

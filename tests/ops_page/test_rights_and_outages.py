@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from tests.conftest import missing
 from tests.gateway.gateway_process import GatewayProcess
 from tests.ops_page.keys import OPS_KEY
 from tests.ops_page.letters import bury, letter
-from tests.redis_servers import WANTED, Server, Servers
-from tests.trust.guarded import Guarded
+from tests.redis_servers import Server, Servers
+from tests.trust.guarded import Guarded, guarded_by
 from tests.waiting import wait_until
 from tests.worker_process import WorkerProcess
 
@@ -28,12 +27,8 @@ NARROW = "BUSLOAD_GATEWAY_OPS_REDIS_URL"
 @pytest.fixture(params=["7.0", "6.2"])
 def guarded(request: pytest.FixtureRequest, redis_servers: Servers) -> Iterator[Guarded]:
     """A Redis with the users of `ops/redis`, one for each of its two files."""
-    if request.param not in redis_servers:
-        missing(f"redis-server {request.param}", WANTED[request.param])
-    server = Guarded(redis_servers.binaries[request.param], request.param)
-    server.start()
-    yield server
-    server.remove()
+    with guarded_by(redis_servers, request.param) as server:
+        yield server
 
 
 async def test_a_producers_rights_show_what_they_can_and_say_what_to_change(

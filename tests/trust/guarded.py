@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import redis
 from ops.redis.make_users import acl_file, template_for, user_of
-from tests.redis_servers import Server
+from tests.conftest import missing
+from tests.redis_servers import WANTED, Server, Servers
 
 ROLES = ("producer", "analyst", "worker", "operator")
 QUEUE = "busload:default"
@@ -58,6 +61,17 @@ class Guarded(Server):
         entries = [entry if isinstance(entry, dict) else _pairs(entry) for entry in log]
         told = {f"{_text(entry, 'username')}: {_text(entry, 'object')}" for entry in entries}
         return {line for line in told if not re.search(r": client(\|setinfo)?$", line)}
+
+
+@contextmanager
+def guarded_by(servers: Servers, version: str) -> Iterator[Guarded]:
+    """One of this version, running, for as long as the block lasts."""
+    if version not in servers:
+        missing(f"redis-server {version}", WANTED[version])
+    server = Guarded(servers.binaries[version], version)
+    server.start()
+    yield server
+    server.remove()
 
 
 def _pairs(entry: list[bytes]) -> dict[bytes, bytes]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.conftest import missing
 from tests.redis_servers import Servers
-from tests.trust.guarded import Guarded
+from tests.trust.guarded import Guarded, guarded_by
 from tests.trust.test_acl_work import HIDDEN_FROM_PRODUCERS
 from tests.upgrade.conftest import OTHER, Producer, Version
 from tests.waiting import wait_until
@@ -27,10 +27,8 @@ def guarded(redis_servers: Servers) -> Iterator[Guarded]:
     version = redis_servers.first()
     if version is None:
         missing("redis-server", "apt-get install redis-server")
-    server = Guarded(redis_servers.binaries[version], version)
-    server.start()
-    yield server
-    server.remove()
+    with guarded_by(redis_servers, version) as server:
+        yield server
 
 
 async def test_a_newer_producer_under_older_workers_is_told_what_helps_and_it_does(
