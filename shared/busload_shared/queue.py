@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -14,6 +15,7 @@ from .element import Element
 from .keys import Keys
 from .mail import MailBag
 from .noticeboard import Noticeboard
+from .redis_clock import RedisClock
 from .replies import (
     NO_CHOICE,
     CancelState,
@@ -49,6 +51,7 @@ class Queue(Noticeboard):
 
     def __init__(self, redis: Redis, name: str, *, patience_s: float = 5.0) -> None:
         super().__init__(redis, Keys(name), patience_s=patience_s)
+        self._clock = RedisClock()
         self._channels = self.keys.done("").removesuffix("done:")
         k = self.keys
         self._claim_keys = [
@@ -110,7 +113,9 @@ class Queue(Noticeboard):
         args.append(int(choice.heavy))
         for pick in choice.picks:
             args += pick
+        asked_at = time.monotonic()
         outcome, now, depth, *rest = await self._run("claim", self._claim_keys, args)
+        read_at = self._clock.read_at(float(now), asked_at=asked_at, heard_at=time.monotonic())
         if outcome == b"wait":
             due, newest = (float(ms) if ms else None for ms in rest)
             return NotYet(float(now), depth, due, newest)
@@ -119,7 +124,7 @@ class Queue(Noticeboard):
             Seat(index, Element.parse(element, latest_ms=float(now)), bool(flag))
             for index, flag, element in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
         )
-        return Claim(batch, float(now), float(claimed), depth, trigger.decode(), seats)
+        return Claim(batch, float(now), float(claimed), depth, trigger.decode(), seats, read_at)
 
     async def peek(self, at_most: int) -> list[bytes]:
         """The oldest of the list as they stand there, oldest first. Changes nothing."""

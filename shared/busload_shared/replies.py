@@ -44,8 +44,8 @@ class Seat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A batch that left: its rows are in flight under this worker's lease. `depth` requests still wait. `heard_at` is
-    when the reply came, on the monotonic clock, s."""
+    """A batch that left: its rows are in flight under this worker's lease. `depth` requests still wait. `read_at` is
+    when Redis read its clock for `now_ms`, on our monotonic one, s."""
 
     batch: str
     now_ms: float
@@ -53,11 +53,11 @@ class Claim:
     depth: int
     trigger: Trigger
     seats: tuple[Seat, ...]
-    heard_at: float = field(default_factory=time.monotonic, compare=False)
+    read_at: float = field(default_factory=time.monotonic, compare=False)
 
     def clock_ms(self) -> float:
         """The Redis clock now, reckoned from the claim's reply by this process's monotonic clock."""
-        return self.now_ms + (time.monotonic() - self.heard_at) * 1000
+        return self.now_ms + (time.monotonic() - self.read_at) * 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,12 @@ LONGEST_MS, LONGEST_BATCHES = 2000.0, 2.0
 """A claim ahead goes back after both: so many ms, and so many mean batch times."""
 
 
+class RunEnd(asyncio.Event):
+    """Set when the running batch is over. `well`: the engine is free, and may run as many rows again."""
+
+    well = False
+
+
 class Ahead:
     """At most one claim, under a lease like any other. It goes back when the worker stops or its engine dies."""
 
@@ -63,8 +69,9 @@ class Ahead:
             return boarded
         return await board(claim, self._settings.worker_name, pace_ms=self._vitals.pace_ms)
 
-    async def fetch(self, running: Claim, *, ended: asyncio.Event, stop: asyncio.Event) -> None:
-        """Claim the next batch while this one runs, once a whole one waits for every worker there is.
+    async def fetch(self, running: Claim, *, ended: RunEnd, stop: asyncio.Event) -> None:
+        """Claim the next batch while this one runs, once a whole one waits for every worker there is; else as soon as
+        it has ended, where somebody was seen to wait: the batch's last answers are sent while Redis sees to that.
 
         Other workers come first: an idle one takes it within a few milliseconds, and one that is free before us must
         not find the queue empty while we hold what it could run. Beside suspects nothing is claimed:
@@ -72,6 +79,19 @@ class Ahead:
         """
         if running.trigger == "retry":
             return
+        await self._fetch_full(running, ended, stop)
+        if self._claim is not None:
+            return
+        await ended.wait()
+        if ended.well and self._boarding.saw_waiting() and not stop.is_set():
+            await self._keep(await self._boarding.due_claim(stop), pace_ms=self._vitals.pace_ms)
+
+    async def asked(self) -> None:
+        """Until the next batch was asked for and the last answers have left, if it was not claimed before."""
+        for _ in range(0 if self._claim else 2):
+            await asyncio.sleep(0)
+
+    async def _fetch_full(self, running: Claim, ended: RunEnd, stop: asyncio.Event) -> None:
         enough = running.depth >= self._limit.now * max(1, self._vitals.workers)
         if self._vitals.alone:
             await self._look(ended, stop, wait_s=0.0 if enough else self._pause_s())
@@ -83,18 +103,22 @@ class Ahead:
     def _pause_s(self) -> float:
         return max(LOOKS_AGAIN_S, (self._vitals.mean_batch_ms or 0.0) / 1000 / LOOKS)
 
-    async def _look(self, ended: asyncio.Event, stop: asyncio.Event, *, wait_s: float) -> None:
+    async def _look(self, ended: RunEnd, stop: asyncio.Event, *, wait_s: float) -> None:
         """One look after so long, unless the batch ends before."""
         if wait_s:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), wait_s)
+                async with asyncio.timeout(wait_s):  # wait_for would hear of the end two turns of the loop later
+                    await ended.wait()
         if not ended.is_set() and not stop.is_set():
-            self._claim = claim = await self._boarding.full_claim(stop)
-            if claim is not None:
-                self._leases.hold(claim.batch)
-                # no deadline is judged yet: `sift` does that while the batch waits, and `take` when its turn comes
-                self._boarded = boarded = await board(claim, self._settings.worker_name, pace_ms=0.0, now_ms=0.0)
-                self._expires = deadlines(boarded)
+            # no deadline is judged yet: `sift` does that while the batch waits, and `take` when its turn comes
+            await self._keep(await self._boarding.full_claim(stop), pace_ms=0.0, now_ms=0.0)
+
+    async def _keep(self, claim: Claim | None, *, pace_ms: float, now_ms: float | None = None) -> None:
+        self._claim = claim
+        if claim is not None:
+            self._leases.hold(claim.batch)
+            self._boarded = boarded = await board(claim, self._settings.worker_name, pace_ms=pace_ms, now_ms=now_ms)
+            self._expires = {} if now_ms is None else deadlines(boarded)
 
     async def give_back(self) -> None:
         """Hand back what was claimed and not begun."""

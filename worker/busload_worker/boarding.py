@@ -7,6 +7,7 @@ import contextlib
 import logging
 import random
 import secrets
+import time
 from collections.abc import Coroutine
 
 from redis.asyncio import Redis
@@ -35,6 +36,9 @@ DAY_S = 86_400
 
 NEVER_MS = 1e12
 """A wait that never ends by itself: only a full batch leaves, or suspects."""
+
+LONGEST_TRIP_S = 0.001
+"""A look that took longer had more to wait for than the way to Redis and back."""
 
 POLL_S = 0.02
 """Between looks where Redis cannot block for us: at maxmemory it refuses the blocking peek."""
@@ -65,13 +69,14 @@ class Boarding:
         self.head_start = HeadStart(0.0 if auto else settings.longest_wait_ms)
         self._decision: Decision | None = None
         self._name = _new_name()
+        self._left_waiting = 0
+        self._trip_s = 0.0
 
     async def next_claim(self, stop: asyncio.Event) -> Claim | None:
         """The next batch, or None once `stop` is set; what was claimed by then is handed back in order."""
         before: NotYet | None = None
         while not stop.is_set():
-            wait_ms = self._settings.longest_wait_ms - self.head_start.ms
-            look = await self._look(stop, max_wait_ms=wait_ms)
+            look = await self._look(stop, max_wait_ms=self._wait_ms)
             if isinstance(look, NotYet) and self._leaves_now(look):
                 look = await self._look(stop, max_wait_ms=0)
             if isinstance(look, Claim):
@@ -96,10 +101,23 @@ class Boarding:
         look = await self._look(stop, max_wait_ms=NEVER_MS)
         return look if isinstance(look, Claim) else None
 
+    def saw_waiting(self) -> bool:
+        """Whether the last look left anybody waiting."""
+        return self._left_waiting > 0
+
+    async def due_claim(self, stop: asyncio.Event) -> Claim | None:
+        """The next batch if it leaves now, at one look; none where the wait is learned, which takes a longer look."""
+        look = await self._look(stop, max_wait_ms=self._wait_ms) if self._auto is None else None
+        return look if isinstance(look, Claim) else None
+
+    @property
+    def _wait_ms(self) -> float:
+        return self._settings.longest_wait_ms - self.head_start.ms
+
     async def _look(self, stop: asyncio.Event, *, max_wait_ms: float) -> Claim | NotYet | None:
         """One look; None when Redis is away. The batch's name stays the same until a claim's reply has come: a
         claim whose reply was lost is found again under it."""
-        s, batch = self._settings, self._name
+        s, batch, began = self._settings, self._name, time.monotonic()
         try:
             choice = await self._chooser.choose(size=self._limit.now, now_ms=self._vitals.looked_ms or 0.0)
             look = await self._queue.claim(
@@ -116,6 +134,7 @@ class Boarding:
             await _first(stop.wait(), asyncio.sleep(random.uniform(0.5, 1.0)))
             return None
         self._vitals.looked(look.now_ms)
+        self._left_waiting, self._trip_s = look.depth, min(LONGEST_TRIP_S, time.monotonic() - began)
         if isinstance(look, Claim):
             self._name = _new_name()
             if self._auto is not None:
@@ -130,8 +149,10 @@ class Boarding:
         pause = pause_ms(look, before, max_batch_size=self._limit.now, max_wait_ms=s.longest_wait_ms)
         if self._decision is not None:
             pause = min(pause, max(LEAST_PAUSE_MS, self._decision.look_in_ms))
-        # An event loop's sleep rounds up to whole ms. The last one before the oldest is due is spent looking instead.
-        await asyncio.sleep(int(pause) / 1000)
+        if pause >= LEAST_PAUSE_MS:
+            await asyncio.sleep(int(pause) / 1000)
+        else:
+            await _until(time.monotonic() + pause / 1000 - self._trip_s / 2)
 
     async def _wait_for_first(self, stop: asyncio.Event) -> None:
         """Until somebody comes, or it is time to look for suspects: they ring no bell."""
@@ -158,6 +179,13 @@ class Boarding:
 
 def _new_name() -> str:
     return secrets.token_hex(8)
+
+
+async def _until(at: float) -> None:
+    """Until this moment of the monotonic clock, s, less than a millisecond away: an event loop's sleep would round it
+    up to one."""
+    while time.monotonic() < at:  # noqa: ASYNC110 - time alone passes: there is no event to wait for
+        await asyncio.sleep(0)
 
 
 async def _first(*waits: Coroutine[object, object, object]) -> object:

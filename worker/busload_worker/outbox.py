@@ -23,13 +23,14 @@ AGAIN_S = 0.5
 class Outbox:
     """The answers of one batch. An answer is kept and tried again until Redis takes or refuses it, so that an
     outage costs time, not work; after a lapsed lease Redis refuses, and the batch's next holder answers. `delivered`
-    is told which were written."""
+    is told which were written. While `gives_way` says so, answers let the claim of the next batch be sent first."""
 
-    def __init__(self, queue: Queue, batch: str, *, ttl_s: float) -> None:
+    def __init__(self, queue: Queue, batch: str, *, ttl_s: float, gives_way: Callable[[], bool] = bool) -> None:
         self.delivered: Callable[[Sequence[Delivery], Sequence[bool]], None] | None = None
         self._queue = queue
         self._batch = batch
         self._ttl_s = ttl_s
+        self._gives_way = gives_way
         self._waiting: list[Delivery] = []
         self._pump: asyncio.Task[None] | None = None
 
@@ -45,6 +46,8 @@ class Outbox:
             await self._pump
 
     async def _send_all(self) -> None:
+        if self._gives_way():
+            await asyncio.sleep(0)
         while self._waiting:
             chunk, self._waiting = self._waiting[:CHUNK], self._waiting[CHUNK:]
             written = await self._send(chunk)

@@ -20,6 +20,7 @@ from .logs import fields
 from .metrics_meter import Meter
 from .outbox import Outbox
 from .tracing import BatchTrace
+from .weight import BatchLimit
 
 logger = logging.getLogger("busload.batch")
 
@@ -125,6 +126,13 @@ class BatchRun:
             self._waiting[row.index] = (seat._replace(element=element), request)
         half = (len(left) + 1) // 2
         return [left[:half], left[half:]]
+
+    def weigh(self, limit: BatchLimit) -> None:
+        """Let the limit learn from this run, once it is over."""
+        ran_out = self.out_of_memory > 0
+        if limit.learn(ran_out=ran_out, too_heavy=self.too_heavy > 0, together=self.most_at_once):
+            why = "batches are smaller for a while: memory ran out" if ran_out else "batches may be larger again"
+            logger.warning(why, extra=fields(max_batch_size=limit.now))
 
     def abandon(self) -> None:
         """Another worker has the rows: begin none of them any more. The caller tells the engine to stop."""

@@ -13,7 +13,7 @@ from busload_shared.errors import BatchFailed, BusloadUnavailable, EngineAbsent,
 from busload_shared.queue import Queue
 
 from .admission import Boarded, board
-from .ahead import Ahead
+from .ahead import Ahead, RunEnd
 from .boarding import Boarding
 from .choosing import Chooser, choose_in_parts
 from .ending import end
@@ -149,7 +149,9 @@ class Worker:
         ride, admission = boarded
         claim = ride.claim
         self._leases.hold(claim.batch)
-        outbox = Outbox(self._queue, claim.batch, ttl_s=self._settings.result_ttl_s)
+        outbox = Outbox(
+            self._queue, claim.batch, ttl_s=self._settings.result_ttl_s, gives_way=self._boarding.saw_waiting
+        )
         outbox.post(admission.answers)
         learn = self._learner.row if self._learner.wanted else None
         run = BatchRun(ride, admission, outbox, release_rows=self._settings.release == "row", learn=learn)
@@ -167,12 +169,13 @@ class Worker:
     async def _ride(self, run: BatchRun, outbox: Outbox) -> None:
         began, self._run = time.monotonic(), run
         self.vitals.boarded(run.ride.claim.batch, run.ride.size)
-        ended = asyncio.Event()
+        ended = RunEnd()
         ahead = asyncio.create_task(self._ahead.fetch(run.ride.claim, ended=ended, stop=self._stop))
         try:
             await run.run(self._keeper.engine)
+            ended.well = not run.out_of_memory
             ended.set()
-            await ahead  # with no batch at hand the last answers leave now, before the books are done
+            await self._ahead.asked()
         except EngineDied as error:
             await self._died(run, outbox, error)
         except BatchFailed as error:
@@ -181,16 +184,20 @@ class Worker:
             self._arrived_well(run)
         finally:
             ended.set()
+            self._book(run, run_s=time.monotonic() - began)
             await ahead
             if not self._keeper.up:
                 await self._ahead.give_back()
-            self._run = None
-            self.vitals.proofs_broken += run.proofs_broken
-            self._weigh(run)
-            self._boarding.head_start.began(run.ride)
-            self.vitals.arrived(run_s=time.monotonic() - began, past=run.past())
-            if self._learner.wait is not None:
-                self._learner.wait.ended(run.now_ms(), self.vitals.fit.curve())
+
+    def _book(self, run: BatchRun, *, run_s: float) -> None:
+        self._run = None
+        self.vitals.proofs_broken += run.proofs_broken
+        self.vitals.out_of_memory += run.out_of_memory
+        run.weigh(self._limit)
+        self._boarding.head_start.began(run.ride)
+        self.vitals.arrived(run_s=run_s, past=run.past())
+        if self._learner.wait is not None:
+            self._learner.wait.ended(run.now_ms(), self.vitals.fit.curve())
 
     def _arrived_well(self, run: BatchRun) -> None:
         self._keeper.survived()
@@ -199,13 +206,6 @@ class Worker:
             self.vitals.learn(run.done, longest=run.longest, pace_ms=run.pace_ms)
         if run.most_at_once:
             run.log()
-
-    def _weigh(self, run: BatchRun) -> None:
-        self.vitals.out_of_memory += run.out_of_memory
-        ran_out, too_heavy = run.out_of_memory > 0, run.too_heavy > 0
-        if self._limit.learn(ran_out=ran_out, too_heavy=too_heavy, together=run.most_at_once):
-            why = "batches are smaller for a while: memory ran out" if ran_out else "batches may be larger again"
-            logger.warning(why, extra=fields(max_batch_size=self._limit.now))
 
     async def _died(self, run: BatchRun, outbox: Outbox, error: EngineDied) -> None:
         self._keeper.died()

@@ -157,4 +157,4 @@ def _left_since(claim: Claim, choice: Choice) -> float | None:
     arrivals = [seat.element.arrival_ms for seat in claim.seats]
     if not arrivals or choice.picks or claim.trigger == "retry":
         return None
-    return claim.heard_at - max(0.0, claim.now_ms - max(arrivals)) / 1000
+    return claim.read_at - max(0.0, claim.now_ms - max(arrivals)) / 1000
