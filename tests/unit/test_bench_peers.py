@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from ops.bench.peers import figures
+from ops.bench.peers.arrivals import arrivals
 from ops.bench.peers.install import VERSIONS, parse_versions
-from ops.bench.peers.wires import SocketWire, split_http, split_line
+from ops.bench.peers.report import BESIDE, report
+from ops.bench.peers.scenarios import chosen, scenarios
+from ops.bench.peers.serving import ROWS
+from ops.bench.peers.wires import PATHS, Connection, SocketWire, split_http, split_line
 
 SEEN = {"done": 200, "failed": 1, "wall_s": 2.0, "server_cpu_s": 0.4, "client_cpu_s": 0.1, "batches": 10, "items": 200}
 
@@ -33,12 +39,67 @@ def test_the_limit_is_a_full_batch_after_the_other() -> None:
     assert figures.limit_per_s(batch=32, base_ms=20, item_ms=1) == pytest.approx(615.38, abs=0.01)
 
 
-def test_repeats_become_medians_with_their_range_and_ratios_pair_by_pair() -> None:
-    ours, theirs = [{"per_s": 4.0}, {"per_s": 6.0}], [{"per_s": 2.0}, {"per_s": 2.0, "p50_ms": 1.0}]
-    assert figures.summary(ours) == {"per_s": {"median": 5.0, "min": 4.0, "max": 6.0}}
-    assert "p50_ms" not in figures.summary(theirs)
-    assert figures.ratios(ours, theirs, "per_s") == [2.0, 3.0]
-    assert figures.ratios(ours, [{"failed": 3.0}], "per_s") == []
+def test_repeats_become_medians_with_their_range_and_ratios_of_the_same_repeat() -> None:
+    ours, theirs = {0: {"per_s": 4.0}, 1: {"per_s": 6.0}}, {0: {"per_s": 2.0}, 1: {"per_s": 2.0, "p50_ms": 1.0}}
+    assert figures.summary(list(ours.values())) == {"per_s": {"median": 5.0, "min": 4.0, "max": 6.0}}
+    assert "p50_ms" not in figures.summary(list(theirs.values()))
+    assert figures.ratios(ours, theirs, "per_s") == {0: 2.0, 1: 3.0}
+    assert figures.ratios(ours, {1: {"per_s": 2.0}}, "per_s") == {1: 3.0}
+    assert figures.ratios(ours, {0: {"failed": 3.0}}, "per_s") == {}
+
+
+def test_every_peer_gets_the_arrivals_of_the_seed_and_another_seed_gives_others() -> None:
+    open_loop = {"rate": 100.0, "until_s": 20.0}
+    drawn = list(arrivals(seed=1, spread=1, **open_loop))
+    assert drawn == list(arrivals(seed=1, spread=1, **open_loop)) == sorted(drawn)
+    assert drawn != list(arrivals(seed=2, spread=1, **open_loop))
+    assert drawn[-2] < 20 <= drawn[-1]
+    assert len(drawn) == pytest.approx(2000, rel=0.1)
+
+
+def test_a_small_spread_keeps_the_gaps_close_to_their_mean() -> None:
+    due = list(arrivals(seed=1, rate=5.0, spread=0.2, until_s=20.0))
+    assert all(0.16 <= after - before <= 0.24 for before, after in itertools.pairwise(due))
+
+
+def test_scenarios_are_chosen_by_name_or_by_how_they_begin() -> None:
+    plan = scenarios(1.0, 1)
+    assert chosen(plan, []) == plan
+    assert [one.name for one in chosen(plan, ["closed 64, 0 ms"])] == ["closed 64, 0 ms"]
+    assert [one.name for one in chosen(plan, ["nine", "closed 256"])] == [
+        "closed 256, 0 ms",
+        "closed 256, 20+n ms",
+        "nine tenths, 20+n ms",
+    ]
+    assert chosen(plan, ["none"]) == []
+
+
+def test_a_peer_stands_beside_the_busload_that_is_driven_in_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = {
+        "busload": {0: 8.0, 1: 6.0},
+        "busload-raw": {0: 9.0},
+        "mosec": {0: 10.0, 1: 5.0},
+        "mosec-aiohttp": {1: 4.0},
+    }
+    found = {peer: {repeat: {"per_s": rate} for repeat, rate in rows.items()} for peer, rows in rates.items()}
+    summaries = {"closed": {peer: figures.summary(list(rows.values())) for peer, rows in found.items()}}
+    told = report(summaries, {"closed": found})["closed"]
+    assert told["mosec"] == {"beside": "busload-raw", "per_s": {0: 0.9}}
+    assert told["mosec-aiohttp"] == {"beside": "busload", "per_s": {1: 1.5}}
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-4:] == [
+        "busload library 7 (6-8) 1.00 1.00",
+        "mosec-aiohttp library 4 - 1.50",
+        "busload-raw bare wire 9 1.00 -",
+        "mosec bare wire 7.5 (5-10) 0.90 -",
+    ]
+
+
+def test_every_http_peer_has_a_row_for_its_bare_wire_and_one_for_aiohttp() -> None:
+    assert {name for name in ROWS if name.endswith("-aiohttp")} == {f"{peer}-aiohttp" for peer in PATHS}
+    assert all(ROWS[f"{peer}-aiohttp"].client != ROWS[peer].client for peer in PATHS)
+    assert {row.client for row in ROWS.values()} == set(BESIDE)
+    assert all(ROWS[ours].client == kind for kind, ours in BESIDE.items() if kind != "in process")
 
 
 def test_an_http_answer_is_whole_only_with_all_of_its_body() -> None:
@@ -60,6 +121,21 @@ def test_a_request_says_the_length_of_its_body(style: str) -> None:
     head, _, body = SocketWire(style, "127.0.0.1:80").message("some prompt").partition(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head
     assert b"some prompt" in body
+
+
+def test_a_kept_connection_that_the_server_closed_is_not_used_again() -> None:
+    wire, kept, closed = SocketWire("mosec", "127.0.0.1:80"), Connection(split_http), Connection(split_http)
+    closed.connection_lost(None)
+    wire._idle += [kept, closed]
+    assert wire._kept() is kept
+    assert wire._kept() is None
+
+
+def test_every_client_runs_on_uvloop_and_those_of_http_have_aiohttp() -> None:
+    versions = parse_versions(VERSIONS.read_text(encoding="utf-8"))
+    names = {peer: {requirement.partition("==")[0] for requirement in wanted} for peer, wanted in versions.items()}
+    assert all("uvloop" in installs for installs in names.values())
+    assert all("aiohttp" in names[peer] for peer in PATHS)
 
 
 def test_every_peer_has_its_version_pinned() -> None:

@@ -3,8 +3,11 @@
 Every server runs in processes of its own, and the client in another. The handler costs nothing, or sleeps 20 ms
 for a batch and 1 ms for each item, in the process that runs batches; a batch holds 32, its first waits 10 ms. Each
 peer gets a virtual environment of its own in ~/.cache/busload/peers, with the versions in versions.txt. The peers
-take turns, and in each turn one server serves all scenarios of a handler. The last part breaks things and tells
-what each peer did.
+take turns, and in each turn one server serves all scenarios of a handler. Each client runs on uvloop. It is a library
+that a Python backend would call (Busload's AsyncClient, aiohttp, a Ray Serve handle, Celery), or a bare wire that only
+writes bytes and looks for the end of the answer; the report compares each with the row of Busload of the same kind.
+In a repeat every peer gets the same arrivals, in the next one others. The last part breaks things and tells what each
+peer did.
 """
 
 from __future__ import annotations
@@ -15,48 +18,20 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab import OUT, write
 
-from . import behaviour, figures, picture
+from . import behaviour, figures, picture, report
 from .install import VERSIONS, CannotInstall, parse_versions
-from .serving import STYLES, CannotStart, Server, Work, serving
+from .scenarios import LIMIT, Scenario, chosen, scenarios
+from .serving import ROWS, CannotStart, Server, serving
 
 CLIENT = str(Path(__file__).with_name("client.py"))
-FREE, COSTLY = Work(), Work(base_ms=20, item_ms=1)
-LIMIT = figures.limit_per_s(batch=COSTLY.batch, base_ms=COSTLY.base_ms, item_ms=COSTLY.item_ms)
 
 
 class ClientFailed(Exception):
     """A client process ended without its figures; the text is the end of what it said."""
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """One job of the client on a server with this work."""
-
-    name: str
-    work: Work
-    job: dict[str, Any]
-    limit: float | None = None
-
-
-def scenarios(seconds: float, seed: int) -> list[Scenario]:
-    """Closed loops, then open ones; an open loop runs longer, as it needs its hundredth part."""
-    spun = {"kind": "closed", "seconds": seconds, "warm_s": 1.0}
-    drawn = {"kind": "open", "seed": seed, "warm_s": 2.0}
-    return [
-        *(Scenario(f"closed {n}, 0 ms", FREE, spun | {"outstanding": n}) for n in (64, 256)),
-        Scenario("5/s, 0 ms", FREE, drawn | {"rate": 5.0, "spread": 0.2, "seconds": seconds * 4}),
-        *(Scenario(f"closed {n}, 20+n ms", COSTLY, spun | {"outstanding": n}, LIMIT) for n in (64, 256)),
-        *(
-            Scenario(f"{name}, 20+n ms", COSTLY, drawn | {"rate": LIMIT * share, "spread": 1, "seconds": seconds * 4})
-            for name, share in (("half", 0.5), ("nine tenths", 0.9))
-        ),
-    ]
 
 
 def measure(server: Server, scenario: Scenario) -> dict[str, float]:
@@ -77,14 +52,14 @@ def measure(server: Server, scenario: Scenario) -> dict[str, float]:
     )
 
 
-def turn(name: str, plan: list[Scenario], runs: figures.Runs, faults: dict[str, str]) -> None:
+def turn(name: str, plan: list[Scenario], repeat: int, runs: figures.Runs, faults: dict[str, str]) -> None:
     """One repeat of one peer: a fresh server for each handler, all its scenarios on it."""
-    for work in (FREE, COSTLY):
+    for work in dict.fromkeys(one.work for one in plan):
         try:
             with serving(name, work) as server:
                 for scenario in (one for one in plan if one.work == work):
                     found = measure(server, scenario)
-                    runs.setdefault(scenario.name, {}).setdefault(name, []).append(found)
+                    runs.setdefault(scenario.name, {}).setdefault(name, {})[repeat] = found
                     shown = ", ".join(f"{key} {value:,.3f}" for key, value in found.items())
                     print(f"  {name:<19} {scenario.name:<24} {shown}", flush=True)
         except (CannotInstall, CannotStart, ClientFailed) as error:
@@ -94,74 +69,76 @@ def turn(name: str, plan: list[Scenario], runs: figures.Runs, faults: dict[str, 
                 return
 
 
-def report(summaries: dict[str, Any], runs: figures.Runs) -> dict[str, Any]:
-    """Print a table for each scenario; returns Busload's ratios to each peer."""
-    found: dict[str, Any] = {}
-    for scenario, peers in summaries.items():
-        name = "p50_ms" if any("p50_ms" in peer for peer in peers.values()) else "per_s"
-        columns = ["per_s", "share_of_limit", "p50_ms", "p99_ms", "p50_over_window_ms", "mean_batch"]
-        columns += ["server_cpu_s_per_1000", "client_cpu_s_per_1000", "failed"]
-        columns = [column for column in columns if any(column in peer for peer in peers.values())]
-        rows = [["peer", *columns, f"Busload/peer, {name}"]]
-        for peer, figure in peers.items():
-            ratio = figures.ratios(runs[scenario].get("busload", []), runs[scenario][peer], name)
-            found.setdefault(scenario, {})[peer] = {name: ratio}
-            cells = [_cell(figure[column]) if column in figure else "-" for column in columns]
-            rows.append([peer, *cells, f"{min(ratio):.2f} to {max(ratio):.2f}" if ratio else "-"])
-        print(f"\n{scenario} (median, range)\n{figures.table(rows)}")
-    return found
-
-
-def _cell(row: dict[str, float]) -> str:
-    if row["min"] == row["max"]:
-        return f"{row['median']:,.5g}"
-    return f"{row['median']:,.5g} ({row['min']:,.4g}-{row['max']:,.4g})"
-
-
 def words() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="of a closed loop; an open one runs four times that")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default=",".join(STYLES), help=f"of {', '.join(STYLES)}")
+    parser.add_argument("--seed", type=int, default=1, help="of the first repeat's arrivals; the next takes the next")
+    parser.add_argument("--only", default=",".join(ROWS), help=f"of {', '.join(ROWS)}")
+    names = ", ".join(f'"{one.name}"' for one in scenarios(1, 1))
+    parser.add_argument(
+        "--scenarios", nargs="+", default=[], metavar="NAME", help=f"only those that begin so, of {names}"
+    )
     parser.add_argument("--quick", action="store_true", help="one repeat of 2 s each: shows that it runs, no figures")
     parser.add_argument("--no-behaviour", action="store_true", help="leave out what breaks things")
     parser.add_argument("--behaviour-only", action="store_true", help="only what breaks things")
     args = parser.parse_args()
     args.names = args.only.split(",")
-    if unknown := set(args.names) - set(STYLES):
-        parser.error(f"--only: {', '.join(sorted(unknown))} is none of {', '.join(STYLES)}")
+    if unknown := set(args.names) - set(ROWS):
+        parser.error(f"--only: {', '.join(sorted(unknown))} is none of {', '.join(ROWS)}")
+    for begins in args.scenarios:
+        if not chosen(scenarios(1, 1), [begins]):
+            parser.error(f"--scenarios: no name begins with {begins!r}; there are {names}")
     args.repeats, args.seconds = (1, 2.0) if args.quick else (args.repeats, args.seconds)
     if args.behaviour_only:
         args.repeats = 0
     return args
 
 
-def main() -> None:
-    args = words()
-    plan, runs, faults = scenarios(args.seconds, args.seed), {}, {}
-    per_turn_s = sum(one.job["seconds"] + one.job["warm_s"] + 2 for one in plan)
-    print(f"peers: {args.repeats} x {len(args.names)} turns of about {per_turn_s:.0f} s; handler's limit {LIMIT:.0f}/s")
+def measured(args: argparse.Namespace) -> tuple[figures.Runs, dict[str, str]]:
+    """All repeats of all peers, in turns; and what kept a peer from being measured."""
+    runs: figures.Runs = {}
+    faults: dict[str, str] = {}
     began = time.monotonic()
     for repeat in range(args.repeats):
+        plan = chosen(scenarios(args.seconds, args.seed + repeat), args.scenarios)
+        if not repeat:
+            turn_s = sum(one.job["seconds"] + one.job["warm_s"] + 2 for one in plan)
+            print(f"peers: {args.repeats} x {len(args.names)} turns of about {turn_s:.0f} s")
         for place, name in enumerate(args.names):
             done = f"{repeat * len(args.names) + place + 1}/{args.repeats * len(args.names)}"
             print(f"turn {done}, {time.monotonic() - began:.0f} s: {name}", flush=True)
-            turn(name, plan, runs, faults)
-    summaries = {
-        scenario: {peer: figures.summary(found) for peer, found in peers.items()} for scenario, peers in runs.items()
-    }
-    compared = report(summaries, runs)
-    tried = [] if args.no_behaviour else [name for name in args.names if not name.endswith(("process", "raw"))]
+            turn(name, plan, repeat, runs, faults)
+    return runs, faults
+
+
+def broken(names: list[str]) -> dict[str, dict[str, str]]:
+    """What each server did when things broke, once for each: not again for another client of the same server."""
+    tried = [name for name in names if not name.endswith(("process", "raw", "aiohttp"))]
     behaves = {name: behaviour.all_of(name) for name in tried}
     for what in next(iter(behaves.values()), {}):
         print(f"\n{what}\n{figures.table([[peer, told.get(what, '-')] for peer, told in behaves.items()])}")
+    return behaves
+
+
+def main() -> None:
+    args = words()
+    print(f"the handler's limit is {LIMIT:.0f}/s")
+    runs, faults = measured(args)
+    summaries = {
+        scenario: {peer: figures.summary(list(found.values())) for peer, found in peers.items()}
+        for scenario, peers in runs.items()
+    }
+    compared = report.report(summaries, runs)
+    behaves = {} if args.no_behaviour else broken(args.names)
     for name, fault in faults.items():
         print(f"\n{name} was not measured throughout: {fault}")
     versions = parse_versions(VERSIONS.read_text(encoding="utf-8"))
     kept = {"seed": args.seed, "seconds": args.seconds, "repeats": args.repeats, "limit_per_s": LIMIT}
-    kept |= {"versions": versions, "summary": summaries, "ratios": compared, "runs": runs}
+    kept |= {"versions": versions, "clients": {name: ROWS[name].client for name in args.names}}
+    kept |= {"summary": summaries, "ratios": compared, "runs": runs}
     stem = "peers" + ("-quick" if args.quick else "") + ("-behaviour" if args.behaviour_only else "")
+    stem += "-part" if args.scenarios else ""
     write(stem, kept | {"behaviour": behaves, "not_measured": faults})
     if summaries:
         picture.draw(summaries, OUT / f"{stem}.png")

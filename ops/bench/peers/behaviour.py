@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from . import figures
-from .serving import STYLES, Server, Work, serving, start_busload_worker
+from .serving import IN_PROCESS, ROWS, Server, Work, serving, start_busload_worker
 
 CLIENT = str(Path(__file__).with_name("client.py"))
 RUN_S = 3.0
@@ -135,7 +135,7 @@ def _alive(server: Server, victim: int) -> str:
 
 def all_of(name: str) -> dict[str, str]:
     """Every behaviour of a peer, in short phrases."""
-    if STYLES[name] == "in-process":
+    if ROWS[name].client == IN_PROCESS:
         return {}
     tried = {
         "one item fails": lambda: one_item_fails(name),
@@ -148,6 +148,7 @@ def all_of(name: str) -> dict[str, str]:
         try:
             found[what] = attempt()
         except Exception as error:  # the next behaviour is worth knowing all the same
-            found[what] = f"could not be tried: {type(error).__name__}: {error}"[:200]
+            last = str(error).strip().rpartition("\n")[2]
+            found[what] = f"could not be tried: {type(error).__name__}: {last}"[:200]
         print(f"  {name}: {what}: {found[what]}", flush=True)
     return found

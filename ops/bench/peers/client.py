@@ -2,25 +2,30 @@
 
     python client.py STYLE ADDRESS JOB     (JOB is JSON with a `kind`: closed, open or send)
 
-It runs in the peer's virtual environment, on uvloop where there is one, whoever the server is.
+It runs in the peer's virtual environment, on uvloop, whoever the server is. What lives when the warm-up is over is
+frozen and no answer is kept, so that a garbage collection of the client does not look like a latency of the server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
-import random
 import sys
 import time
+from array import array
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "servers"))
+from arrivals import arrivals
 from handler import COUNTS
-from wires import CallFailed, wire
+from wires import wire
 
 PROMPT = "x" * 460  # about 500 bytes with its frame
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -79,6 +84,7 @@ async def closed(client: Any, job: dict[str, Any]) -> dict[str, Any]:
         loops = [call_until(client, meter, stop) for _ in range(job["outstanding"])]
     running = asyncio.gather(*loops)
     await asyncio.sleep(job["warm_s"])
+    gc.freeze()
     begun = meter.read()
     await asyncio.sleep(max(0.0, stop - time.perf_counter()))
     seen = meter.since(begun)
@@ -121,31 +127,31 @@ async def spin(client: Any, meter: Meter, stop: float) -> None:
 async def open_loop(client: Any, job: dict[str, Any]) -> dict[str, Any]:
     """Requests at times drawn beforehand, whatever the answers do; a latency counts from the time drawn.
 
-    `spread` 1 draws Poisson arrivals, less draws gaps within that share of the mean gap. The answers to those
-    drawn in the first `warm_s` are not counted.
+    The answers to those drawn in the first `warm_s` are not counted.
     """
-    meter, draw = Meter(job, client), random.Random(job["seed"])
-    latencies: list[float] = []
-    tasks, begun = [], None
-    start = due = time.perf_counter()
-    while due < start + job["warm_s"] + job["seconds"]:
-        gap = draw.expovariate(1) if job["spread"] == 1 else 1 + draw.uniform(-1, 1) * job["spread"]
-        due += gap / job["rate"]
-        await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        if begun is None and due >= start + job["warm_s"]:
+    meter, latencies, begun = Meter(job, client), array("d"), None
+    tasks: set[asyncio.Task[None]] = set()
+    start, until_s = time.perf_counter(), job["warm_s"] + job["seconds"]
+    for due_s in arrivals(seed=job["seed"], rate=job["rate"], spread=job["spread"], until_s=until_s):
+        await asyncio.sleep(max(0.0, start + due_s - time.perf_counter()))
+        if begun is None and due_s >= job["warm_s"]:
+            gc.freeze()
             begun = meter.read()
-        tasks.append(asyncio.create_task(timed(client, meter, due, latencies if begun else [])))
+        task = asyncio.create_task(timed(client, meter, start + due_s, latencies if begun else None))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
     await asyncio.gather(*tasks)
-    return meter.since(begun or meter.read()) | {"latencies_ms": latencies}
+    return meter.since(begun or meter.read()) | {"latencies_ms": latencies.tolist()}
 
 
-async def timed(client: Any, meter: Meter, due: float, latencies: list[float]) -> None:
+async def timed(client: Any, meter: Meter, due: float, latencies: array[float] | None) -> None:
     try:
         await client.call(PROMPT)
     except Exception as error:
         meter.told(False, str(error).encode())
         return
-    latencies.append((time.perf_counter() - due) * 1000)
+    if latencies is not None:
+        latencies.append((time.perf_counter() - due) * 1000)
     meter.told(True)
 
 
@@ -173,13 +179,13 @@ async def send(client: Any, job: dict[str, Any]) -> dict[str, Any]:
 
 
 async def until_served(client: Any) -> None:
-    """The first good answer: a server may accept connections before its worker is there."""
+    """The first good answer: a server may accept connections, and drop them, before its worker is there."""
     until = time.perf_counter() + START_S
     while True:
         try:
             async with asyncio.timeout(START_S):
                 return await client.call("warm up")
-        except (CallFailed, OSError):
+        except Exception:
             if time.perf_counter() > until:
                 raise
             await asyncio.sleep(0.1)
@@ -191,14 +197,11 @@ async def main(style: str, address: str, job: dict[str, Any]) -> None:
     client = wire(style, address)
     await client.open()
     await until_served(client)
+    gc.collect()
+    gc.freeze()
     print(json.dumps(await kinds[job["kind"]](client, job)), flush=True)
     await client.close()
 
 
 if __name__ == "__main__":
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        new_event_loop = asyncio.new_event_loop
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))
+    uvloop.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))

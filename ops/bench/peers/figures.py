@@ -6,8 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Runs = dict[str, dict[str, list[dict[str, Any]]]]
-"""What the clients saw: scenario, peer, one for each repeat."""
+Repeats = dict[int, dict[str, float]]
+"""A peer's figures, by the number of the repeat; one that could not be measured is not there."""
+Runs = dict[str, dict[str, Repeats]]
+"""What the clients saw: scenario, peer, repeat."""
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -52,10 +54,10 @@ def summary(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     return spreads
 
 
-def ratios(ours: Sequence[Mapping[str, float]], theirs: Sequence[Mapping[str, float]], name: str) -> list[float]:
+def ratios(ours: Repeats, theirs: Repeats, name: str) -> dict[int, float]:
     """Ours by theirs, repeat by repeat, where both have the figure."""
-    pairs = zip(ours, theirs, strict=False)
-    return [one[name] / other[name] for one, other in pairs if one.get(name) and other.get(name)]
+    both = [repeat for repeat in theirs if repeat in ours and ours[repeat].get(name) and theirs[repeat].get(name)]
+    return {repeat: ours[repeat][name] / theirs[repeat][name] for repeat in both}
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

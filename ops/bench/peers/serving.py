@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,9 +125,9 @@ def serving(name: str, work: Work) -> Iterator[Server]:
             "PEERS_WINDOW_MS": str(work.window_ms),
             "PEERS_COUNTS": str(counts),
         }
-        server = Server(name, STYLES[name], sys.executable, environment, folder)
+        server = Server(name, ROWS[name].style, sys.executable, environment, folder)
         try:
-            STARTERS[name](server, work)
+            ROWS[name].start(server, work)
             yield server
         finally:
             server.stop()
@@ -135,15 +135,15 @@ def serving(name: str, work: Work) -> Iterator[Server]:
 
 def _over_http(server: Server, _: Work) -> None:
     """Mosec, LitServe, BentoML, and batched's line server: a port each."""
-    port, peer = free_port(), server.name
+    port, peer = free_port(), server.name.removesuffix("-aiohttp")
     server.address = f"127.0.0.1:{port}"
-    python = installed(peer)
+    server.python = installed(peer)
     script = str(SERVERS / f"{peer}_server.py")
     words = {
         "mosec": [script, "--address", "127.0.0.1", "--port", str(port), "--timeout", "120000", "--log-level", "error"],
         "bentoml": ["-m", "bentoml", "serve", "bentoml_server:Peer", "--host", "127.0.0.1", "--port", str(port)],
     }.get(peer, [script, str(port)])
-    server.start([python, *words], BENTOML_DO_NOT_TRACK="True")
+    server.start([server.python, *words], BENTOML_DO_NOT_TRACK="True")
     server.wait(None)
 
 
@@ -213,25 +213,31 @@ def _in_process(server: Server, _: Work) -> None:
     server.python, server.address = installed("batched"), "none"
 
 
-STYLES = {
-    "busload": "busload",
-    "busload-raw": "busload-raw",
-    "busload-aof": "busload",
-    "mosec": "mosec",
-    "ray": "ray",
-    "bentoml": "bentoml",
-    "litserve": "litserve",
-    "celery-batches": "celery",
-    "batched": "line",
-    "batched-in-process": "in-process",
-}
-"""Every name that can be measured, and how its client speaks to it."""
+LIBRARY, BARE, IN_PROCESS = "library", "bare wire", "in process"
 
-STARTERS = {
-    "busload": _busload,
-    "busload-raw": _busload,
-    "busload-aof": _busload_durable,
-    "ray": _ray,
-    "celery-batches": _celery,
-    "batched-in-process": _in_process,
-} | dict.fromkeys(("mosec", "bentoml", "litserve", "batched"), _over_http)
+
+@dataclass(frozen=True)
+class Row:
+    """What can be measured: how its client speaks to it, what kind of a client that is, and how it is started."""
+
+    style: str
+    client: str
+    start: Callable[[Server, Work], None]
+
+
+ROWS = {
+    "busload": Row("busload", LIBRARY, _busload),
+    "busload-aof": Row("busload", LIBRARY, _busload_durable),
+    "busload-raw": Row("busload-raw", BARE, _busload),
+    "mosec-aiohttp": Row("mosec-aiohttp", LIBRARY, _over_http),
+    "mosec": Row("mosec", BARE, _over_http),
+    "ray": Row("ray", LIBRARY, _ray),
+    "bentoml-aiohttp": Row("bentoml-aiohttp", LIBRARY, _over_http),
+    "bentoml": Row("bentoml", BARE, _over_http),
+    "litserve-aiohttp": Row("litserve-aiohttp", LIBRARY, _over_http),
+    "litserve": Row("litserve", BARE, _over_http),
+    "celery-batches": Row("celery", LIBRARY, _celery),
+    "batched": Row("line", BARE, _over_http),
+    "batched-in-process": Row("in-process", IN_PROCESS, _in_process),
+}
+"""By name. A library is what a Python backend would call; a bare wire writes bytes and looks for the answer's end."""

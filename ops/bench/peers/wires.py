@@ -14,6 +14,12 @@ from typing import Any
 
 Split = Callable[[bytes], "tuple[bool, bytes, bytes] | None"]
 """A buffer to (succeeded, body, rest), or None while the answer is not whole."""
+PATHS = {"mosec": "/inference", "litserve": "/predict", "bentoml": "/generate"}
+
+
+def http_content(style: str, prompt: str) -> Any:
+    """What a peer's route takes: the bare text for Mosec, something to be told in JSON for the others."""
+    return {"litserve": {"prompt": prompt}, "bentoml": {"prompts": [prompt]}}.get(style, prompt)
 
 
 class CallFailed(Exception):
@@ -95,17 +101,14 @@ class SocketWire:
         """The bytes of one request."""
         if self._style == "line":
             return prompt.encode() + b"\n"
-        path, body = {
-            "mosec": ("/inference", prompt),
-            "litserve": ("/predict", json.dumps({"prompt": prompt})),
-            "bentoml": ("/generate", json.dumps({"prompts": [prompt]})),
-        }[self._style]
-        kind = "text/plain" if self._style == "mosec" else "application/json"
-        head = f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-        return f"{head}\r\n{body}".encode()
+        content = http_content(self._style, prompt)
+        text = isinstance(content, str)
+        kind, body = ("text/plain", content) if text else ("application/json", json.dumps(content))
+        head = f"POST {PATHS[self._style]} HTTP/1.1\r\nHost: {self._host}\r\n"
+        return f"{head}Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
     async def call(self, prompt: str) -> None:
-        connection = self._idle.pop() if self._idle else await self.connect()
+        connection = self._kept() or await self.connect()
         answered: asyncio.Future[tuple[bool, bytes]] = asyncio.get_running_loop().create_future()
         connection.then = lambda ok, body: None if answered.done() else answered.set_result((ok, body))
         connection.send(self.message(prompt))
@@ -116,9 +119,42 @@ class SocketWire:
         if not ok:
             raise CallFailed(body.decode(errors="replace")[:200])
 
+    def _kept(self) -> Connection | None:
+        """A connection that is idle and that the server did not close meanwhile."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.lost:
+                return connection
+        return None
+
     async def close(self) -> None:
         for connection in self._idle:
             connection.close()
+
+
+class AiohttpWire:
+    """HTTP as a Python backend speaks it: aiohttp, one session with kept connections, as many as are needed."""
+
+    def __init__(self, style: str, address: str) -> None:
+        self._style = style
+        self._url = f"http://{address}{PATHS[style]}"
+
+    async def open(self) -> None:
+        from aiohttp import ClientSession, TCPConnector
+
+        self._session = ClientSession(connector=TCPConnector(limit=0))
+
+    async def call(self, prompt: str) -> None:
+        content = http_content(self._style, prompt)
+        text = isinstance(content, str)
+        sent = {"data": content} if text else {"json": content}
+        async with self._session.post(self._url, **sent) as response:
+            if response.status != 200:
+                raise CallFailed(f"{response.status} {await response.text()}"[:200])
+            await (response.text() if text else response.json())
+
+    async def close(self) -> None:
+        await self._session.close()
 
 
 class RayWire:
@@ -235,6 +271,8 @@ def wire(style: str, address: str) -> Any:
         from raw_busload import RawBusloadWire
 
         return RawBusloadWire(address)
+    if style.endswith("-aiohttp"):
+        return AiohttpWire(style.removesuffix("-aiohttp"), address)
     if style in ("celery", "in-process"):
         return CeleryWire(servers) if style == "celery" else InProcessWire(servers)
     return SocketWire(style, address)

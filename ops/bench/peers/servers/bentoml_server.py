@@ -1,4 +1,7 @@
-"""BentoML: one service process; it learns how long to wait, so it has no window to set, only a bound on latency."""
+"""BentoML: one service process; it learns how long to wait, so it has no window to set, only a bound on latency.
+
+It refuses batches of 1, so there it takes one request at a time without batching.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,6 @@ class Peer:
     def __init__(self) -> None:
         self._handle = Handler()
 
-    @bentoml.api(batchable=True, max_batch_size=batch_size(), max_latency_ms=60_000)
+    @bentoml.api(batchable=batch_size() > 1, max_batch_size=max(2, batch_size()), max_latency_ms=60_000)
     def generate(self, prompts: list[str]) -> list[str]:
         return self._handle(prompts)

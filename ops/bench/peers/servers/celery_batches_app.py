@@ -33,7 +33,7 @@ def generate(requests: list[SimpleRequest]) -> None:
         texts = handlers[0]([request.args[0] for request in requests])
     except ValueError as error:
         for request in requests:
-            app.backend.mark_as_failure(request.id, error, request=request)
+            app.backend.mark_as_failure(request.id, error)  # it raises if given a SimpleRequest: that has no errbacks
         return
     for request, text in zip(requests, texts, strict=True):
         app.backend.mark_as_done(request.id, text, request=request)
