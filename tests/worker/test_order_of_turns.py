@@ -7,64 +7,69 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from tests.waiting import wait_until
 from tests.worker.conftest import Depot
 from tests.worker.test_ahead import until_alone, until_in_flight
 
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim, Delivery
+from busload_worker.ahead import Ahead, RunEnd
+from busload_worker.boarding import Boarding
+from busload_worker.leases import LeaseKeeper
 from busload_worker.outbox import Outbox
+from busload_worker.settings import Settings
+from busload_worker.vitals import Vitals
+from busload_worker.weight import BatchLimit
 
 Make = Callable[..., dict[str, Any]]
 
-
-class Calls:
-    """The claims and deliveries that were sent, in order, and which claims came back with a batch."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, str]] = []
-        self.claimed: list[str] = []
-
-    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        claim, deliver = Queue.claim, Queue.deliver
-
-        async def noted_claim(queue: Queue, batch: str, **named: Any) -> Any:
-            self.sent.append(("claim", batch))
-            look = await claim(queue, batch, **named)
-            self.claimed += [batch] if isinstance(look, Claim) else []
-            return look
-
-        async def noted_deliver(queue: Queue, batch: str, *rows: Any, **named: Any) -> Any:
-            self.sent.append(("deliver", batch))
-            return await deliver(queue, batch, *rows, **named)
-
-        monkeypatch.setattr(Queue, "claim", noted_claim)
-        monkeypatch.setattr(Queue, "deliver", noted_deliver)
-
-    def last(self, kind: str, batch: str) -> int:
-        return max(at for at, sent in enumerate(self.sent) if sent == (kind, batch))
+ANSWER = Delivery(0, "r0", "succeeded", "", b"{}")
 
 
-async def test_who_waits_is_claimed_before_the_last_answers_are_sent(
-    depot: Depot, request_of: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = Calls()
-    calls.watch(monkeypatch)
-    await depot.start(max_batch_size=4, fake_overhead_ms=400)
-    await until_alone(depot)
-    await depot.push(request_of("first"))
-    await until_in_flight(depot, 1)
-    looks = len(calls.sent)
-    await depot.push(request_of("second"), request_of("third"))
+class Desk:
+    """Stands for boarding and for the queue, and notes what is asked of them."""
 
-    async def seen() -> bool:
-        return len(calls.sent) >= looks + 2
+    def __init__(self, *, waiting: bool) -> None:
+        self.waiting = waiting
+        self.asked: list[str] = []
 
-    await wait_until(seen, what="the worker has seen that they wait")
-    await depot.results("first", "second", "third")
-    first, second = calls.claimed
+    def saw_waiting(self) -> bool:
+        return self.waiting
 
-    assert calls.last("claim", second) < calls.last("deliver", first)
+    async def due_claim(self, stop: asyncio.Event) -> Claim | None:
+        self.asked.append("claim")
+        return None
+
+    async def deliver(self, batch: str, rows: list[Delivery], *, ttl_s: float) -> list[bool]:
+        self.asked.append("deliver")
+        return [True] * len(rows)
+
+
+async def asked_at_the_end(settings: Settings, *, waiting: bool, well: bool = True) -> list[str]:
+    """What is asked, and in which order, when a batch ends and its last answer is posted in the same turn."""
+    desk, vitals = Desk(waiting=waiting), Vitals(workers=2)
+    boarding, queue = cast(Boarding, desk), cast(Queue, desk)
+    leases, limit = cast(LeaseKeeper, None), BatchLimit(4)
+    ahead = Ahead(queue, settings, boarding=boarding, leases=leases, limit=limit, vitals=vitals)
+    outbox, ended = Outbox(queue, "b", ttl_s=60, gives_way=desk.saw_waiting), RunEnd()
+    fetch = asyncio.create_task(ahead.fetch(Claim("b", 0, 0, 0, "timeout", ()), ended=ended, stop=asyncio.Event()))
+    await asyncio.sleep(0.01)
+    outbox.post([ANSWER])
+    ended.well = well
+    ended.set()
+    await asyncio.gather(fetch, outbox.flushed())
+    return desk.asked
+
+
+async def test_who_waits_is_asked_for_before_the_last_answers_are_sent(depot: Depot) -> None:
+    assert await asked_at_the_end(depot.settings(), waiting=True) == ["claim", "deliver"]
+
+
+async def test_where_nobody_waits_the_answers_are_sent_and_nothing_is_asked(depot: Depot) -> None:
+    assert await asked_at_the_end(depot.settings(), waiting=False) == ["deliver"]
+
+
+async def test_an_engine_that_is_not_free_again_is_given_nothing_more(depot: Depot) -> None:
+    assert await asked_at_the_end(depot.settings(), waiting=True, well=False) == ["deliver"]
 
 
 async def test_after_memory_ran_out_nobody_is_claimed_by_the_limit_of_before(depot: Depot, request_of: Make) -> None:
@@ -81,17 +86,11 @@ async def test_after_memory_ran_out_nobody_is_claimed_by_the_limit_of_before(dep
 
 @pytest.mark.parametrize(("gives_way", "turns"), [(False, 1), (True, 2)])
 async def test_answers_leave_in_the_first_turn_or_behind_a_claim(gives_way: bool, turns: int) -> None:
-    sent: list[str] = []
-
-    class Taking:
-        async def deliver(self, batch: str, rows: list[Delivery], *, ttl_s: float) -> list[bool]:
-            sent.append(batch)
-            return [True] * len(rows)
-
-    outbox = Outbox(cast(Queue, Taking()), "b", ttl_s=60, gives_way=lambda: gives_way)
-    outbox.post([Delivery(0, "r0", "succeeded", "", b"{}")])
+    desk = Desk(waiting=gives_way)
+    outbox = Outbox(cast(Queue, desk), "b", ttl_s=60, gives_way=desk.saw_waiting)
+    outbox.post([ANSWER])
     needed = 0
-    while not sent:
+    while not desk.asked:
         await asyncio.sleep(0)
         needed += 1
 
