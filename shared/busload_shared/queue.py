@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -78,12 +79,13 @@ class Queue(Noticeboard):
         k = self.keys
         keys = [k.queue, k.retry, k.inflight, k.ranked, k.deadlines]
         args: list[Any] = [self._now(), limit, reply]
-        for request_id, payload in requests:
-            keys += (k.state(request_id), k.result(request_id))
-            args += (request_id, payload)
+        keys += [k.state(request_id) for request_id, _ in requests]
+        keys += [k.result(request_id) for request_id, _ in requests]
+        args += chain.from_iterable(requests)
         for position, (priority, deadline_ms, ttl_ms) in terms.items():
             args += (position + 1, priority, "" if deadline_ms is None else deadline_ms, ttl_ms or "")
         now, depth, states = await self._run("submit", keys, args)
+        states = states or [b"queued"] * len(requests)
         return Submitted(float(now), depth, tuple(state.decode() for state in states))
 
     async def stamp(self) -> bool:

@@ -15,7 +15,7 @@ local q = { list = KEYS[1], retry = KEYS[2], inflight = KEYS[3], stats = KEYS[6]
   keep_ms = ARGV[8], leases = KEYS[4] }
 local leases, batches = KEYS[4], KEYS[5]
 local now, batch, size, wait = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5])
-local wrong = wrong_type({ [q.list] = 'list', [q.retry] = 'list', [q.inflight] = 'hash', [leases] = 'zset',
+local wrong = wrong_size({ [q.list] = 'list', [q.retry] = 'list', [q.inflight] = 'hash', [leases] = 'zset',
   [batches] = 'hash', [q.stats] = 'hash', [q.ranked] = 'zset', [q.deadlines] = 'zset' })
 if wrong then return redis.error_reply(wrong) end
 
@@ -45,7 +45,7 @@ if not trigger then return { 'wait', clock(now), depth_of(q), left, since_newest
 local rows = (trigger == 'retry' and board_suspects or board_fresh)(q, size, batch, now, 10)
 if suspects then redis.call('HSET', q.stats, 'lane', trigger == 'retry' and 'retry' or 'fresh') end
 if #rows == 0 then return { 'wait', clock(now), depth_of(q), '0', '' } end
-local meta = #rows / 3 .. ' ' .. trigger .. ' ' .. clock(now) .. ' ' .. ARGV[3]
-redis.call('HSET', batches, batch, meta, batch .. '#left', #rows / 3)
-redis.call('ZADD', leases, now + tonumber(ARGV[6]), batch)
-return claimed(trigger, clock(now), rows)
+local seated, at = string.format('%d', #rows / 3), clock(now)
+redis.call('HSET', batches, batch, seated .. ' ' .. trigger .. ' ' .. at .. ' ' .. ARGV[3], batch .. '#left', seated)
+redis.call('ZADD', leases, clock(now + ARGV[6]), batch)
+return claimed(trigger, at, rows)

@@ -10,7 +10,7 @@
 --         this batch, or its id had another result first
 local inflight, leases, batches, stats, dead = unpack(KEYS, 1, 5)
 local batch, ttl, prefix, rows = ARGV[1], ARGV[2], ARGV[3], #KEYS - 5
-local wrong = wrong_type({ [inflight] = 'hash', [leases] = 'zset', [batches] = 'hash', [stats] = 'hash',
+local wrong = wrong_size({ [inflight] = 'hash', [leases] = 'zset', [batches] = 'hash', [stats] = 'hash',
   [dead] = 'list' })
 if wrong then return redis.error_reply(wrong) end
 local written, mail, gone, counts, mails = {}, {}, 0, {}, 5 + 5 * rows
@@ -31,7 +31,8 @@ for row = 1, rows do
     end
   end
 end
-for at = mails + 3 * ARGV[mails] + 1, #ARGV, 2 do
+local letters = mails + 3 * ARGV[mails] + 1
+for at = letters, #ARGV, 2 do
   if written[tonumber(ARGV[at])] == 1 then redis.call('LPUSH', dead, ARGV[at + 1]) end
 end
 if gone > 0 and redis.call('HINCRBY', batches, batch .. '#left', -gone) <= 0 then
@@ -44,5 +45,5 @@ for number, results in pairs(mail) do
   local whole = message ~= '' and #results == tonumber(sent)
   redis.call('PUBLISH', prefix .. 'reply:' .. reply, whole and message or '[' .. table.concat(results, ',') .. ']')
 end
-redis.call('LTRIM', dead, 0, ARGV[4] - 1)
+if letters < #ARGV then redis.call('LTRIM', dead, 0, ARGV[4] - 1) end
 return written

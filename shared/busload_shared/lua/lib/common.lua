@@ -2,7 +2,7 @@
 --
 -- An element is `@<arrival ms> <attempts> <lone deaths> <reply> <id> <JSON>`; reply and id may be empty. A raw
 -- LPUSH has no header until it is stamped. In the retry list a group's rows begin with `=<group size> `.
-local WAITING_MS = 604800000 -- a state key of a waiting or running request lives a week
+local WAITING_MS = '604800000' -- a state key of a waiting or running request lives a week; Redis prints numbers slowly
 
 local function now_ms(given)
   if given ~= '' then return tonumber(given) end
@@ -21,20 +21,21 @@ end
 local MOST_ROWS = 16384 -- of a batch; a record that says more is junk, and would keep Redis busy for hours
 local CHUNK = 1000 -- Lua cannot unpack more than some thousand values into one call
 
--- The values at many keys, false where there is none or it is no string.
-local function texts_at(keys)
+-- The values at the keys from `first` to `last`, false where there is none or it is no string.
+local function texts_at(keys, first, last)
+  if last - first < CHUNK then return last < first and {} or redis.call('MGET', unpack(keys, first, last)) end
   local found = {}
-  for i = 1, #keys, CHUNK do
-    for _, text in ipairs(redis.call('MGET', unpack(keys, i, math.min(i + CHUNK - 1, #keys)))) do
+  for i = first, last, CHUNK do
+    for _, text in ipairs(redis.call('MGET', unpack(keys, i, math.min(i + CHUNK - 1, last)))) do
       found[#found + 1] = text
     end
   end
   return found
 end
 
-local function any_exists(keys)
-  for i = 1, #keys, CHUNK do
-    if redis.call('EXISTS', unpack(keys, i, math.min(i + CHUNK - 1, #keys))) > 0 then return true end
+local function any_exists(keys, first, last)
+  for i = first, last, CHUNK do
+    if redis.call('EXISTS', unpack(keys, i, math.min(i + CHUNK - 1, last))) > 0 then return true end
   end
   return false
 end
@@ -50,6 +51,14 @@ local function wrong_type(expected)
   end
 end
 
+-- The same at half the cost, where the caller may ask for these sizes: of another type there is none.
+local SIZE = { list = 'LLEN', hash = 'HLEN', zset = 'ZCARD' }
+local function wrong_size(expected)
+  for key, want in pairs(expected) do
+    if type(redis.pcall(SIZE[want], key)) ~= 'number' then return wrong_type(expected) end
+  end
+end
+
 -- The string at a key; false when there is none, or a key of another type: past the first write nothing may raise.
 local function text_at(key)
   local found = redis.pcall('GET', key)
@@ -58,13 +67,18 @@ end
 
 local function count(stats, name, by) redis.pcall('HINCRBY', stats, name, by) end
 
--- arrival, attempts, lone deaths, reply, id, where the JSON begins; nothing for a raw element. Numbers too long to
--- be ours are a producer's.
-local function header(element)
+-- arrival, attempts and lone deaths (all as text), reply, id, where the JSON begins; nothing for a raw element. Numbers
+-- too long to be ours are a producer's.
+local function header_texts(element)
   local arrival, attempts, lone, reply, id, from =
     string.match(#element > 4096 and string.sub(element, 1, 2048) or element, '^@(%d+%.%d+) (%d+) (%d+) (%S*) (%S*) ()')
   if not arrival or #arrival > 20 or #attempts > 9 or #lone > 9 then return nil end
-  return tonumber(arrival), tonumber(attempts), tonumber(lone), reply, id, from
+  return arrival, attempts, lone, reply, id, from
+end
+
+local function header(element)
+  local arrival, attempts, lone, reply, id, from = header_texts(element)
+  return arrival and tonumber(arrival), attempts, lone, reply, id, from
 end
 
 -- The same of an element that must have one; what a stranger's hand put in its place counts as an unreadable request.

@@ -4,16 +4,16 @@
 -- would make it expire.
 local UNSEEN_MS = 1000
 
--- The popped elements, oldest first, as rows: element, id, where the JSON begins. The first `from_list` came from the
--- list: one that was never stamped gets a header, and is as old as its newer neighbour.
+-- The popped elements, oldest first, as rows: their elements, their ids, where the JSON begins in each. The first
+-- `from_list` came from the list: one that was never stamped gets a header, and is as old as its newer neighbour.
 local function as_rows(q, popped, from_list, now)
-  local rows, arrival = {}, nil
+  local ids, begins, arrival = {}, {}, nil
   for i = #popped, 1, -1 do
-    local own, _, _, _, id, from = header(popped[i])
+    local own, _, _, _, id, from = header_texts(popped[i])
     if i == from_list then arrival = nil end
     if not own then
       id = id_of(popped[i])
-      arrival = arrival or oldest_arrival(q.list)
+      arrival = tonumber(arrival) or oldest_arrival(q.list)
       if not arrival or arrival == 0 then arrival = now end
       arrival = math.max(arrival, now - UNSEEN_MS)
       adopt(q, id)
@@ -21,70 +21,71 @@ local function as_rows(q, popped, from_list, now)
       popped[i] = stamped(arrival, 0, 0, '', id, raw)
       from = #popped[i] - #raw + 1
     end
-    rows[i], arrival = { element = popped[i], id = id, from = from }, own or arrival
+    ids[i], begins[i], arrival = id, from, own or arrival
   end
-  return rows
+  return { elements = popped, ids = ids, begins = begins }
 end
 
--- Ask for what is known of all rows at once; q tells then whether any of them is answered or cancelled.
+-- Ask for what is known of all rows at once: their state keys and what stands there, false for rows without an id, and
+-- whether any of them is answered or cancelled. From now on their worker keeps the deadlines.
 local function look_up(q, rows)
-  local states, results, cancels, ids = {}, {}, {}, {}
-  for _, row in ipairs(rows) do
-    if row.id ~= '' then
-      local at = #states + 1
-      states[at], results[at], cancels[at] = q.states .. row.id, q.results .. row.id, q.cancels .. row.id
-      ids[at] = row.id
+  local keys, ids, marks = {}, {}, {}
+  for _, id in ipairs(rows.ids) do
+    if id ~= '' then
+      local n = #ids + 1
+      ids[n], keys[n] = id, q.states .. id
+      marks[2 * n - 1], marks[2 * n] = q.results .. id, q.cancels .. id
     end
   end
-  local found, at = texts_at(states), 0
-  q.answered, q.cancelled = any_exists(results), any_exists(cancels)
-  if #ids > 0 and redis.call('EXISTS', q.deadlines) == 1 then -- from now on their worker keeps the deadlines
+  q.marked = any_exists(marks, 1, #marks)
+  if #ids > 0 and redis.call('EXISTS', q.deadlines) == 1 then
     for i = 1, #ids, CHUNK do redis.call('ZREM', q.deadlines, unpack(ids, i, math.min(i + CHUNK - 1, #ids))) end
   end
-  for _, row in ipairs(rows) do
-    if row.id ~= '' then
-      at = at + 1
-      row.state = found[at]
-    end
-  end
+  return keys, texts_at(keys, 1, #keys)
 end
 
--- '' to run the row, 'cancelled' to answer it unrun, 'drop' when its id is answered, or the same bytes are in flight.
+-- '' to run row `i`, 'cancelled' to answer it unrun, 'drop' when its id is answered, or the same bytes are in flight.
 -- Other bytes under an id in flight do board: a producer's mistake or forgery never makes another's request vanish,
 -- and the first result wins.
-local function verdict(q, row, aboard)
-  if row.id == '' then return '' end
-  if row.state == 'd' or q.answered and redis.call('EXISTS', q.results .. row.id) == 1 then return 'drop' end
-  local twin = aboard[row.id]
-  if not twin and row.state and string.sub(row.state, 1, 1) == 'r' then
-    twin = redis.call('HGET', q.inflight, string.sub(row.state, 3))
+local function verdict(q, rows, i, state, aboard)
+  local id = rows.ids[i]
+  if state == 'd' or q.marked and redis.call('EXISTS', q.results .. id) == 1 then return 'drop' end
+  local twin = aboard[id]
+  if not twin and state and string.sub(state, 1, 1) == 'r' then
+    twin = redis.call('HGET', q.inflight, string.sub(state, 3))
   end
   if twin then
-    local payload = string.sub(row.element, row.from)
+    local payload = string.sub(rows.elements[i], rows.begins[i])
     if string.sub(twin, -#payload - 1) == ' ' .. payload then return 'drop' end
   end
-  return q.cancelled and redis.call('EXISTS', q.cancels .. row.id) == 1 and 'cancelled' or ''
+  return q.marked and redis.call('EXISTS', q.cancels .. id) == 1 and 'cancelled' or ''
 end
 
 -- Hold rows in flight and add them to `seats`: index, flag, element for each. Returns how many will run. Two
 -- copies of one request never board together: the second finds the first aboard.
 local function seat(q, seats, rows, batch)
-  local live, held, aboard = 0, {}, {}
-  look_up(q, rows)
-  for _, row in ipairs(rows) do
-    local flag, index = verdict(q, row, aboard), #seats / 3
+  local live, held, aboard, index, named = 0, {}, {}, #seats / 3, 0
+  local keys, states = look_up(q, rows)
+  local field_of = batch .. ':'
+  for i, element in ipairs(rows.elements) do
+    local id, flag, key = rows.ids[i], '', nil
+    if id ~= '' then
+      named = named + 1
+      key, flag = keys[named], verdict(q, rows, i, states[named], aboard)
+    end
     if flag == 'drop' then
       count(q.stats, 'dropped', 1)
     else
-      local field = batch .. ':' .. index
-      held[#held + 1], held[#held + 2], aboard[row.id] = field, row.element, row.element
+      local field = field_of .. string.format('%d', index)
+      held[#held + 1], held[#held + 2], aboard[id] = field, element, element
       if #held == CHUNK then
         redis.call('HSET', q.inflight, unpack(held))
         held = {}
       end
-      seats[#seats + 1], seats[#seats + 2], seats[#seats + 3] = index, flag, row.element
+      seats[3 * index + 1], seats[3 * index + 2], seats[3 * index + 3] = index, flag, element
+      index = index + 1
       if flag == '' then live = live + 1 end
-      if row.id ~= '' then redis.call('SET', q.states .. row.id, 'r ' .. field, 'PX', q.keep_ms) end
+      if key then redis.call('SET', key, 'r ' .. field, 'PX', q.keep_ms) end
     end
   end
   if #held > 0 then redis.call('HSET', q.inflight, unpack(held)) end
