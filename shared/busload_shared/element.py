@@ -28,8 +28,7 @@ class Element(NamedTuple):
         try:
             arrival, attempts, lone, reply, name, payload = element.split(b" ", 5)
             stamp = min(float(arrival.removeprefix(b"@")), latest_ms)
-            return cls(
-                stamp, int(attempts), int(lone), str(reply, "utf-8", "replace"), str(name, "utf-8", "replace"), payload
-            )
+            reader, own = reply.decode("utf-8", "replace"), name.decode("utf-8", "replace")
+            return cls(stamp, int(attempts), int(lone), reader, own, payload)
         except ValueError:
             return cls(latest_ms, 0, 0, "", "", element)

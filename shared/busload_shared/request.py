@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -46,11 +46,20 @@ class Message(BaseModel):
 Made = TypeVar("Made", bound=Message)
 
 
-_put = object.__setattr__
-_put_fields_set, _put_extra, _put_private = (
-    vars(BaseModel)[f"__pydantic_{slot}__"].__set__ for slot in ("fields_set", "extra", "private")
+_new = object.__new__
+_put_fields, _put_fields_set, _put_extra, _put_private = (
+    vars(BaseModel)[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 )
-_all_fields: dict[type[Message], set[str]] = {}
+
+
+class _AllFields(dict[type[Message], set[str]]):
+    def __missing__(self, model: type[Message]) -> set[str]:
+        known = self[model] = set(model.model_fields)
+        return known
+
+
+_all_fields = _AllFields()
 
 
 def made(model: type[Made], fields: dict[str, Any]) -> Made:
@@ -58,12 +67,9 @@ def made(model: type[Made], fields: dict[str, Any]) -> Made:
 
     pydantic's own model_construct takes five times as long.
     """
-    message = object.__new__(model)
-    _put(message, "__dict__", fields)
-    known = _all_fields.get(model)
-    if known is None:
-        known = _all_fields[model] = set(model.model_fields)
-    _put_fields_set(message, known)
+    message = _new(model)
+    _put_fields(message, fields)
+    _put_fields_set(message, _all_fields[model])
     _put_extra(message, None)
     _put_private(message, None)
     return message
@@ -201,12 +207,15 @@ class Request(Sampling):
         return None if self.ttl_s is None else arrival_ms + self.ttl_s * 1000
 
 
+_read_json = Request.__pydantic_validator__.validate_json
+
+
 def parse_request(payload: bytes) -> Request:
     """Read one request from JSON. Raises RequestInvalid with a reason that names the field."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise RequestInvalid(f"the request is {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES}")
     try:
-        return Request.model_validate_json(payload)
+        return cast(Request, _read_json(payload))
     except ValidationError as error:
         raise RequestInvalid(reason(error)) from None
 

@@ -138,7 +138,7 @@ def deepest_metadata() -> dict[str, Any]:
 async def test_a_row_as_deep_as_may_be_passes_and_a_deeper_one_is_refused_alone(host: EngineHost) -> None:
     deep = a_row(0, metadata=deepest_metadata(), max_tokens=1)
     deeper = Request.model_construct(id="j", prompt="p", max_tokens=1, n=1, metadata={"deep": nested(5000)})
-    events = await told(host, deep, EngineRow.model_construct(index=1, request=deeper), a_row(2))
+    events = await told(host, deep, EngineRow(index=1, request=deeper), a_row(2))
     assert sorted(texts(events)) == [0, 2]
     assert [event.index for event in events if isinstance(event, RowRefused)] == [1]
 

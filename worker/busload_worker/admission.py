@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from busload_shared.errors import RequestInvalid
 from busload_shared.replies import Claim, Delivery, Seat
-from busload_shared.request import Request, made, parse_request
+from busload_shared.request import Request, parse_request
 from busload_shared.result import ResultError
 
 from .answers import POISON_LONE_DEATHS, Ride, dead_letter, delivery, unrun
@@ -72,8 +72,7 @@ async def admit_in_turns(ride: Ride, now_ms: float, *, pace_ms: float = 0.0) -> 
 def _admit_one(admission: Admission, ride: Ride, seat: Seat, now_ms: float, pace_ms: float) -> None:
     looked = _look_at(seat, now_ms, pace_ms)
     if isinstance(looked, Request):
-        # the request was validated a moment ago: no second look at it on the hot path
-        admission.rows.append(made(EngineRow, {"index": seat.position, "request": looked}))
+        admission.rows.append(EngineRow(index=seat.position, request=looked))
         admission.seats[seat.position] = (seat, looked)
     else:
         admission.answers.append(_turn_away(ride, seat, *looked, now_ms=now_ms))

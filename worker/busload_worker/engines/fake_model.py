@@ -77,9 +77,9 @@ class Plan:
 
 def plan_batch(rows: Sequence[EngineRow], curve: FakeCurve) -> Plan:
     """Sort the rows into those refused and those that end together, soonest first."""
-    refused = tuple(told for told in map(_refusal, rows) if told is not None)
+    refused = tuple(told for row in rows if row.request.metadata and (told := _refusal(row)) is not None)
     turned_away = {told.index for told in refused}
-    running = [row for row in rows if row.index not in turned_away]
+    running = [row for row in rows if row.index not in turned_away] if refused else list(rows)
     prompt = sum(prompt_tokens(row.request) for row in running)
     room = sum(row.request.max_tokens * row.request.n for row in running)
     started = BatchStarted(rows=len(running), prompt_tokens=prompt, tokens=prompt + room)
@@ -93,7 +93,7 @@ def plan_batch(rows: Sequence[EngineRow], curve: FakeCurve) -> Plan:
 def _stops(running: list[EngineRow], curve: FakeCurve, *, first_ms: float) -> tuple[Stop, ...]:
     """A faulty row comes first among those that end with it: a fault takes the whole step down."""
     if not curve.has_steps:
-        running.sort(key=lambda row: fault_of(row.request) is None)
+        running.sort(key=lambda row: not row.request.metadata or fault_of(row.request) is None)
         return (Stop(first_ms, tuple(running)),) if running else ()
     running.sort(key=lambda row: (output_tokens(row.request), fault_of(row.request) is None))
     stops, left, ended_tokens = [], len(running), 0
@@ -152,13 +152,17 @@ def output_tokens(request: Request) -> int:
 
 def output_text(request: Request, sample: int = 0) -> str:
     """What the fake answers: `echo:`, the id, a checksum of the prompt, the sample's number; then filler."""
+    return _text(request, sample, output_tokens(request))
+
+
+def _text(request: Request, sample: int, length: int) -> str:
     if request.prompt is not None:
         asked = request.prompt
     elif request.messages is not None:
         asked = "\n".join(message.content for message in request.messages)
     else:
         asked = " ".join(map(str, request.prompt_token_ids or ()))
-    filler = _WORD * (output_tokens(request) - 1)
+    filler = _WORD * (length - 1)
     cycles = _CYCLE if filler <= len(_CYCLE) else _CYCLE * (filler // len(_CYCLE) + 1)
     mark = crc32(asked.encode("utf-8", "surrogatepass"))
     return f"echo:{request.id}:{mark:08x}:{sample}{cycles[:filler]}"
@@ -191,7 +195,7 @@ def _output(request: Request, sample: int, length: int) -> Output:
         Output,
         {
             "index": sample,
-            "text": output_text(request, sample),
+            "text": _text(request, sample, length),
             "finish_reason": "length" if length == request.max_tokens else "stop",
             "stop_reason": None,
             "token_ids": tuple(range(length)) if request.return_token_ids else None,

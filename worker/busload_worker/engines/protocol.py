@@ -8,6 +8,7 @@ worker's loop sees, whichever way the core is run.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import Field
@@ -16,7 +17,8 @@ from busload_shared.request import Message, Request
 from busload_shared.result import ErrorCode, Output, Proof, Usage
 
 
-class EngineRow(Message):
+@dataclass(frozen=True, slots=True)
+class EngineRow:
     """One seat of a batch. `index` is the row's place in the batch, from 0."""
 
     index: int
