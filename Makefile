@@ -2,7 +2,7 @@
 # PYTHON=... names the interpreter to make it with; ARGS=... goes to the command that a target runs.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compose chaos mutants check format bench bench-gateway bench-idle bench-simulated bench-agreement bench-curve bench-peers bench-modes clean
+.PHONY: help setup demo test test-oldest test-compose chaos mutants check format bench bench-gateway bench-idle bench-simulated bench-agreement bench-curve bench-peers bench-modes clean
 
 VENV := .venv/bin
 ARGS ?=
@@ -19,6 +19,9 @@ demo: setup ## Serve a few dozen questions on a real model and show it (ARGS="--
 test: setup ## Run all tests: first those that can share the machine, then those with the real engine
 	$(VENV)/python -m pytest -m "not engine" -n auto --durations=10 $(ARGS)
 	$(VENV)/python -m pytest -m engine --durations=10 $(ARGS)
+
+test-oldest: setup ## Run the tests of queue and client with the oldest libraries that pyproject.toml allows
+	ops/oldest.sh $(ARGS)
 
 test-compose: setup ## Build the images and try the compose file's deployment on a real Docker engine (minutes)
 	$(VENV)/python -m pytest -s -m compose tests/compose --durations=5 $(ARGS)

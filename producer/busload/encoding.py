@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import urandom
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +24,7 @@ class Outgoing(NamedTuple):
 
 
 _ID: Final = TypeAdapter(RequestId)
+_made: Final[Callable[[dict[str, Any]], Request]] = Request.__pydantic_validator__.validate_python
 _to_json: Final = Request.__pydantic_serializer__.to_json
 
 
@@ -43,11 +44,9 @@ def as_request(request: Request | Mapping[str, Any] | None, fields: dict[str, An
     if given.get("id") is None:
         given["id"] = urandom(16).hex()
     try:
-        return Request(**given)
+        return _made(given)
     except ValidationError as error:
         return _as_json_would_be(given, error)
-    except TypeError as error:  # a name that is no string
-        raise RequestInvalid(str(error)) from None
 
 
 def _as_json_would_be(given: dict[str, Any], refused: ValidationError) -> Request:

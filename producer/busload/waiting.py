@@ -148,17 +148,20 @@ class Waiting:
         self._tick_timer = self._loop.call_later(TICK_S, self._tick)
 
     async def _listen(self) -> None:
-        async with aclosing(self._inbox.events()) as events:
+        async with aclosing(self._inbox.events(self._open_mail)) as events:
             async for event in events:
                 if isinstance(event, Mail):
-                    for result in event.results:
-                        self._deliver(result)
-                    if event.too_large:
-                        self.look_up(event.too_large)
+                    self._open_mail(event)
                 elif isinstance(event, LookAgain):
                     self.look_up(self._futures if event.ids is None else event.ids)
                 elif isinstance(event, Lost):
                     self._lost(event.error)
+
+    def _open_mail(self, mail: Mail) -> None:
+        for result in mail.results:
+            self._deliver(result)
+        if mail.too_large:
+            self.look_up(mail.too_large)
 
     def _lost(self, error: Exception) -> None:
         if is_transient(error):

@@ -122,18 +122,18 @@ class Wiring:
         return lines[0] if count == 1 else Turnstiles(lines, lambda name: partition_of(name, count))
 
     async def _submit(self, part: Queue, requests: list[Outgoing]) -> Sequence[SubmitState | BusloadError]:
-        await self._served.check(part)
-        hopeless = await self._new_among(part, requests, await self._forecast.unmeetable(requests))
+        if len(self.queue.parts) > 1:
+            await self._served.check(part)
+        hopeless = await self._hopeless(part, requests) if any(one.terms is not None for one in requests) else None
         if not hopeless:
             return await self._enqueue(part, requests)
         taken = [one for at, one in enumerate(requests) if at not in hopeless]
         told = iter(await self._enqueue(part, taken) if taken else ())
         return [hopeless[at] if at in hopeless else next(told) for at in range(len(requests))]
 
-    async def _new_among(
-        self, part: Queue, requests: list[Outgoing], hopeless: Mapping[int, DeadlineUnmeetable]
-    ) -> Mapping[int, DeadlineUnmeetable]:
+    async def _hopeless(self, part: Queue, requests: list[Outgoing]) -> Mapping[int, DeadlineUnmeetable]:
         """Only a newcomer is refused: an id that waits, runs or is answered is told its state, as ever."""
+        hopeless = await self._forecast.unmeetable(requests)
         if not hopeless:
             return hopeless
         known = await part.status([requests[at].id for at in hopeless])

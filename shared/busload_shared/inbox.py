@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import FailFast, TypeAdapter, ValidationError
 from redis.asyncio import Redis
@@ -17,6 +17,7 @@ from redis.exceptions import ConnectionError, RedisError
 
 from .following import FollowingPool
 from .keys import Keys
+from .packing import Direct
 from .result import Result
 
 SILENCE_S = 5.0
@@ -68,10 +69,16 @@ class Inbox:
         self._done = keys.done("").encode()
         self._connection: AbstractConnection | None = None
         self._listening = False
+        self._mail_came = False
+        self._deliver: Callable[[Mail], None] | None = None
         self.watched: set[str] = set()
 
-    async def events(self) -> AsyncGenerator[Event, None]:
-        """Everything that happens, for ever. Reconnects with growing pauses and jitter. For one reader at a time."""
+    async def events(self, deliver: Callable[[Mail], None] | None = None) -> AsyncGenerator[Event, None]:
+        """Everything that happens, for ever. Reconnects with growing pauses and jitter. For one reader at a time.
+
+        Mail goes to `deliver`, if it is given, in the moment that it comes in.
+        """
+        self._deliver = deliver
         pause = _FIRST_PAUSE_S
         while True:
             began = time.monotonic()
@@ -108,6 +115,8 @@ class Inbox:
     async def _subscribe(self, connection: AbstractConnection) -> None:
         await connection.connect()  # type: ignore[no-untyped-call]
         self._connection = connection
+        if isinstance(connection, Direct):
+            connection.listen(self._takes)
         # the reply channel last: its confirmation then stands for all
         await connection.send_command("SUBSCRIBE", *map(self._channel, self.watched), *self._own_channels())
 
@@ -136,10 +145,27 @@ class Inbox:
             if isinstance(self._pool, FollowingPool) and self._pool.has_left(connection):
                 raise ConnectionError("the queue is on another server now")  # this one lives, and will say nothing
             await connection.send_command("PING")
-            reply = await connection.read_response(timeout=SILENCE_S)
+            self._mail_came = True
+            while reply is None and self._mail_came:  # its answer may stand behind much mail
+                self._mail_came = False
+                reply = await connection.read_response(timeout=SILENCE_S)
         if reply is None:
             raise ConnectionError(f"no answer to PING within {SILENCE_S:.0f} s")
         return reply
+
+    def _takes(self, reply: Any) -> bool:
+        """Delivers mail at once; all else is left to the reader."""
+        if self._deliver is None or type(reply) is not list or reply[0] != b"message" or not self._is_own(reply[1]):
+            return False
+        event = self._letter(reply[2])
+        if not isinstance(event, Mail):
+            return False
+        self._mail_came = True
+        self._deliver(event)
+        return True
+
+    def _is_own(self, channel: bytes) -> bool:
+        return channel == self._reply
 
     def _read(self, reply: list[bytes]) -> list[Event]:
         kind, channel = reply[0], reply[1]

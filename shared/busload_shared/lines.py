@@ -7,32 +7,36 @@ from __future__ import annotations
 
 from typing import Any
 
+import hiredis
 from redis.asyncio import Redis
-from redis.asyncio.connection import AbstractConnection, ConnectionPool
-from redis.exceptions import RedisError
+from redis.asyncio.connection import ConnectionPool
+
+from .packing import Direct
 
 
 class Lines:
     """As many connections as calls run at once, opened by the client's pool and closed with it.
 
-    A pool that follows its server chooses anew for each call. A client that is no redis-py client of its own, a fake
-    say, is asked in its own way.
+    A pool that follows its server chooses anew for each call. A client that is none of `open_redis`, a fake say, is
+    asked in its own way.
     """
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._pool = redis.connection_pool
-        self._plain = type(redis) is Redis
+        self._plain = type(redis) is Redis and issubclass(self._pool.connection_class, Direct)
         self._kept = type(self._pool) is ConnectionPool
-        self._idle: list[AbstractConnection] = []
+        self._idle: list[Direct] = []
 
     async def evalsha(self, *call: Any) -> Any:
         """Run a script that Redis holds. Raises what redis-py raises."""
         if not self._plain:
             return await self._redis.evalsha(*call)
-        connection = await self._take()
+        packed = hiredis.pack_command(("EVALSHA", *call))
+        connection = self._at_hand() or await self._open()
         try:
-            await connection.send_command("EVALSHA", *call)
+            if not connection.send_at_once(packed):
+                await connection.send_packed_command(packed)
             return await connection.read_response()
         finally:
             if self._kept and connection.is_connected:
@@ -40,20 +44,15 @@ class Lines:
             else:
                 await self._pool.release(connection)
 
-    async def _take(self) -> AbstractConnection:
+    def _at_hand(self) -> Direct | None:
+        return self._idle.pop() if self._idle and self._idle[-1].is_quiet else None
+
+    async def _open(self) -> Direct:
         while self._idle:
-            connection = self._idle.pop()
-            if await _fit(connection):
-                return connection
-            await connection.disconnect(nowait=True)
-            await self._pool.release(connection)
-        taken: AbstractConnection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-        return taken
-
-
-async def _fit(connection: AbstractConnection) -> bool:
-    """Whether it is open, and nobody's late reply lies in it."""
-    try:
-        return connection.is_connected and not await connection.can_read()
-    except (RedisError, OSError):
-        return False
+            kept = self._idle.pop()
+            if kept.is_quiet:
+                return kept
+            await kept.disconnect(nowait=True)
+            await self._pool.release(kept)
+        opened: Direct = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        return opened

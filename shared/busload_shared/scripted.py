@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from redis.asyncio import Redis
@@ -29,9 +30,8 @@ class Scripted:
     def _now(self) -> str | float:
         return "" if self.now_ms is None else self.now_ms
 
-    async def _run(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        call = self._scripts[script]
-        return await self._persist(lambda: call(keys=keys, args=args))
+    def _run(self, script: str, keys: Sequence[str], args: Sequence[Any]) -> Awaitable[Any]:
+        return self._persist(partial(self._scripts[script], keys=keys, args=args))
 
-    async def _persist(self, call: Any) -> Any:
-        return await persist(call, patience_s=self._patience_s)
+    def _persist(self, call: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
+        return persist(call, patience_s=self._patience_s)

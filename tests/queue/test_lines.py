@@ -86,8 +86,8 @@ async def test_a_reply_that_comes_unasked_ends_the_connection_and_is_nobody_s(fr
     await line.send_command("ECHO", "late")
     await asyncio.sleep(0.05)
 
-    assert await fresh.stamp() is True
-    assert line not in fresh._scripts["stamp"]._lines._idle or not await line.can_read()
+    assert [found.state for found in await fresh.status(["nobody"])] == ["unknown"]
+    assert line not in fresh._scripts["stamp"]._lines._idle or line.is_quiet
 
 
 async def test_an_error_of_the_server_keeps_the_connection(fresh: Queue) -> None:

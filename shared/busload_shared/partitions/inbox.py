@@ -40,6 +40,9 @@ class PartitionedInbox(Inbox):
     def _id_of(self, channel: bytes) -> str:
         return channel.partition(b"}:done:")[2].decode("utf-8", "replace")
 
+    def _is_own(self, channel: bytes) -> bool:
+        return channel in self._replies
+
     def _read(self, reply: list[bytes]) -> list[Event]:
         if reply[1] in self._replies:
             if reply[0] == b"subscribe" and reply[1] != self._reply:
