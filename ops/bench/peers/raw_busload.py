@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Callable
 from hashlib import sha1
-from itertools import count
+from itertools import chain, count
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -109,9 +109,9 @@ class RawBusloadWire:
         keys: list[Any] = [k.queue, k.retry, k.inflight, k.ranked, k.deadlines]
         args: list[Any] = ["", MOST_WAITING, self._token]
         states, results = k.state("").encode(), k.result("").encode()
-        for name, payload in put:
-            keys += (states + name, results + name)
-            args += (name, payload)
+        keys += [states + name for name, _ in put]
+        keys += [results + name for name, _ in put]
+        args += chain.from_iterable(put)
         self._sender.send("EVALSHA", self._sha, len(keys), *keys, *args)
 
     def _told(self, reply: Any) -> None:
