@@ -204,7 +204,7 @@ def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 @pytest.mark.engine
 def test_the_demo_runs_on_the_real_model(tmp_path: Path, temporary: dict[str, str]) -> None:
     prompts = tmp_path / "prompts"
-    prompts.write_text('What is the capital of France?\n{"prompt": "One, two,", "max_tokens": 4}\n')
+    prompts.write_text('Name the capital of France.\n{"prompt": "One, two,", "max_tokens": 4}\n')
     run = subprocess.run(
         [sys.executable, "-m", "busload", "demo", "--alone", "1", "--prompts", str(prompts)],
         env=temporary, capture_output=True, text=True, timeout=300, check=False,

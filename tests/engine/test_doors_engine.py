@@ -32,7 +32,7 @@ START_S = 300.0
 PATIENCE_S = 60.0
 PROMPT = "The capital of France is"
 GREEDY: dict[str, Any] = {"max_tokens": 6, "temperature": 0}
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = [{"role": "user", "content": "Name the capital of France."}]
 TRACE_ID, PARENT_ID = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 

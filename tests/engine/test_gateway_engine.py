@@ -17,7 +17,7 @@ from busload_worker.smollm import smollm2_folder
 pytestmark = pytest.mark.engine
 
 START_S = 300.0
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = [{"role": "user", "content": "Name the capital of France."}]
 
 
 @pytest.fixture(scope="module")

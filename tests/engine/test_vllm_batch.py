@@ -58,7 +58,7 @@ def the_end(events: list[EngineEvent]) -> BatchDone:
 
 
 async def test_it_answers_a_text_a_chat_and_token_ids(vllm: EngineHost) -> None:
-    question = {"role": "user", "content": "What is the capital of France?"}
+    question = {"role": "user", "content": "Name the capital of France."}
     events = await told(
         vllm,
         a_row(0),

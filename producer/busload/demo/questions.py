@@ -13,7 +13,7 @@ from busload_shared.request import ChatMessage, Request, parse_request
 _OWN_MAX_TOKENS = 64
 
 _QUESTIONS = (
-    (8, "What is the capital of France?"),
+    (8, "Name the capital of France."),
     (48, "Write a short paragraph about why the sea is salty."),
     (12, "How many days are there in a week?"),
     (32, "What is photosynthesis? Answer in one sentence."),
