@@ -157,7 +157,7 @@ class WireParser(AsyncBaseParser):
         return not self.wire.is_quiet
 
     async def can_read_destructive(self) -> bool:
-        """As redis-py called it once."""
+        """As redis-py before 8 calls it."""
         return await self.can_read()
 
     async def read_response(self, disable_decoding: bool = False) -> Any:  # noqa: ARG002

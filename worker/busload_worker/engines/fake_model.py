@@ -77,9 +77,9 @@ class Plan:
 
 def plan_batch(rows: Sequence[EngineRow], curve: FakeCurve) -> Plan:
     """Sort the rows into those refused and those that end together, soonest first."""
-    refused = tuple(told for row in rows if row.request.metadata and (told := _refusal(row)) is not None)
+    refused = tuple(told for told in map(_refusal, rows) if told is not None)
     turned_away = {told.index for told in refused}
-    running = [row for row in rows if row.index not in turned_away] if refused else list(rows)
+    running = [row for row in rows if row.index not in turned_away]
     prompt = sum(prompt_tokens(row.request) for row in running)
     room = sum(row.request.max_tokens * row.request.n for row in running)
     started = BatchStarted(rows=len(running), prompt_tokens=prompt, tokens=prompt + room)
@@ -93,7 +93,7 @@ def plan_batch(rows: Sequence[EngineRow], curve: FakeCurve) -> Plan:
 def _stops(running: list[EngineRow], curve: FakeCurve, *, first_ms: float) -> tuple[Stop, ...]:
     """A faulty row comes first among those that end with it: a fault takes the whole step down."""
     if not curve.has_steps:
-        running.sort(key=lambda row: not row.request.metadata or fault_of(row.request) is None)
+        running.sort(key=lambda row: fault_of(row.request) is None)
         return (Stop(first_ms, tuple(running)),) if running else ()
     running.sort(key=lambda row: (output_tokens(row.request), fault_of(row.request) is None))
     stops, left, ended_tokens = [], len(running), 0
