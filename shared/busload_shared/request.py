@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from .crowding import MAX_CONTAINERS, crowded
 from .errors import RequestInvalid
 from .trace_context import TraceContext
 
@@ -214,6 +215,8 @@ def parse_request(payload: bytes) -> Request:
     """Read one request from JSON. Raises RequestInvalid with a reason that names the field."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise RequestInvalid(f"the request is {len(payload)} bytes; the limit is {MAX_PAYLOAD_BYTES}")
+    if crowded(payload):
+        raise RequestInvalid(f"the request has more than {MAX_CONTAINERS} lists and objects")
     try:
         return cast(Request, _read_json(payload))
     except ValidationError as error:

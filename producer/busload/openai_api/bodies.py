@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, get_args
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
+from busload_shared.crowding import MAX_CONTAINERS, crowded
 from busload_shared.request import MAX_PAYLOAD_BYTES, Request, TokenId
 
 from .invalid import ParameterInvalid
@@ -108,6 +109,8 @@ def read_body(endpoint: str, body: bytes | str | Mapping[str, Any]) -> ChatBody 
     text = _text(body)
     if len(text) > MAX_PAYLOAD_BYTES:
         raise ParameterInvalid(f"the body has {len(text)} bytes; the limit is {MAX_PAYLOAD_BYTES}")
+    if crowded(text):
+        raise ParameterInvalid(f"the body has more than {MAX_CONTAINERS} lists and objects")
     try:
         read = model.model_validate_json(text)
     except ValidationError as error:
@@ -164,9 +167,11 @@ def _alike(read: ChatBody | CompletionBody) -> dict[str, Any]:
     return fields
 
 
-def _text(body: bytes | str | Mapping[str, Any]) -> bytes | str:
-    if isinstance(body, bytes | str):
+def _text(body: bytes | str | Mapping[str, Any]) -> bytes:
+    if isinstance(body, bytes):
         return body
+    if isinstance(body, str):
+        return body.encode(errors="surrogatepass")
     try:
         return to_json(body)
     except (PydanticSerializationError, ValueError, RecursionError) as error:
