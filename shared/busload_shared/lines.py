@@ -35,8 +35,7 @@ class Lines:
         packed = hiredis.pack_command(("EVALSHA", *call))
         connection = self._at_hand() or await self._open()
         try:
-            if not connection.send_at_once(packed):
-                await connection.send_packed_command(packed)
+            await connection.send_packed_command(packed)
             return await connection.read_response()
         finally:
             if self._kept and connection.is_connected:

@@ -13,9 +13,6 @@ from redis.exceptions import ConnectionError, ResponseError
 from .error_codes import is_elsewhere
 from .wire import CLOSED, NOTHING, Listener, WireParser
 
-_SMALL = 65_536
-"""So much a transport buffers before its writers must wait."""
-
 
 class Direct(AbstractConnection):
     """redis-py packs in Python, at twelve times the cost; it sends every command in a task of its own, under a timer;
@@ -37,14 +34,6 @@ class Direct(AbstractConnection):
         """Show `listener` each reply as it comes in, until the connection is lost: see Wire."""
         if self._parser.wire is not None:
             self._parser.wire.listener = listener
-
-    def send_at_once(self, packed: bytes) -> bool:
-        """Whether it is on its way. False: nothing was sent, for want of a connection or because it may take long."""
-        wire = self._parser.wire
-        if wire is None or not wire.is_open or len(packed) > _SMALL:
-            return False
-        wire.transport.write(packed)
-        return True
 
     def pack_command(self, *args: Any) -> list[bytes]:
         """Arguments are str, bytes, int or float."""
