@@ -13,7 +13,7 @@ from tests.worker.test_ahead import until_alone, until_in_flight
 from busload_shared.queue import Queue
 from busload_shared.replies import Claim, Delivery
 from busload_worker.ahead import Ahead, RunEnd
-from busload_worker.boarding import Boarding
+from busload_worker.boarding import NEVER_MS, Boarding
 from busload_worker.leases import LeaseKeeper
 from busload_worker.outbox import Outbox
 from busload_worker.settings import Settings
@@ -70,6 +70,33 @@ async def test_where_nobody_waits_the_answers_are_sent_and_nothing_is_asked(depo
 
 async def test_an_engine_that_is_not_free_again_is_given_nothing_more(depot: Depot) -> None:
     assert await asked_at_the_end(depot.settings(), waiting=True, well=False) == ["deliver"]
+
+
+@pytest.mark.parametrize("wait", [1, "auto"])
+async def test_a_fixed_wait_and_a_learned_one_are_asked_for_first(
+    depot: Depot, request_of: Make, monkeypatch: pytest.MonkeyPatch, wait: Any
+) -> None:
+    worker = await depot.start(max_wait_ms=wait, fake_overhead_ms=300)
+    await until_alone(depot)
+    queue, asked = worker._queue, list[str]()
+
+    def noted(what: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(*args: Any, **named: Any) -> Any:
+            if named.get("max_wait_ms") != NEVER_MS:
+                asked.append(what)
+            return call(*args, **named)
+
+        return ask
+
+    for what in ("claim", "deliver"):
+        monkeypatch.setattr(queue, what, noted(what, getattr(queue, what)))
+    await depot.push(request_of("a"))
+    await until_in_flight(depot, 1)
+    asked.clear()
+    await depot.push(request_of("b"))
+    await depot.results("a", "b")
+
+    assert asked[:2] == ["claim", "deliver"]
 
 
 async def test_after_memory_ran_out_nobody_is_claimed_by_the_limit_of_before(depot: Depot, request_of: Make) -> None:

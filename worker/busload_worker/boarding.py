@@ -76,9 +76,7 @@ class Boarding:
         """The next batch, or None once `stop` is set; what was claimed by then is handed back in order."""
         before: NotYet | None = None
         while not stop.is_set():
-            look = await self._look(stop, max_wait_ms=self._wait_ms)
-            if isinstance(look, NotYet) and self._leaves_now(look):
-                look = await self._look(stop, max_wait_ms=0)
+            look = await self._ask(stop)
             if isinstance(look, Claim):
                 return look
             if look is not None:
@@ -86,6 +84,13 @@ class Boarding:
             before = look
         await self._hand_back()
         return None
+
+    async def _ask(self, stop: asyncio.Event) -> Claim | NotYet | None:
+        """The next batch if it leaves now: at one look, or at two where the wait is learned."""
+        look = await self._look(stop, max_wait_ms=self._settings.longest_wait_ms - self.head_start.ms)
+        if isinstance(look, NotYet) and self._leaves_now(look):
+            look = await self._look(stop, max_wait_ms=0)
+        return look
 
     def _leaves_now(self, look: NotYet) -> bool:
         """Whether the learned wait says that more need not be waited for."""
@@ -106,13 +111,9 @@ class Boarding:
         return self._left_waiting > 0
 
     async def due_claim(self, stop: asyncio.Event) -> Claim | None:
-        """The next batch if it leaves now, at one look; none where the wait is learned, which takes a longer look."""
-        look = await self._look(stop, max_wait_ms=self._wait_ms) if self._auto is None else None
+        """The next batch if it leaves now."""
+        look = await self._ask(stop)
         return look if isinstance(look, Claim) else None
-
-    @property
-    def _wait_ms(self) -> float:
-        return self._settings.longest_wait_ms - self.head_start.ms
 
     async def _look(self, stop: asyncio.Event, *, max_wait_ms: float) -> Claim | NotYet | None:
         """One look; None when Redis is away. The batch's name stays the same until a claim's reply has come: a
