@@ -55,9 +55,9 @@ class Claim:
     seats: tuple[Seat, ...]
     read_at: float = field(default_factory=time.monotonic, compare=False)
 
-    def clock_ms(self) -> float:
-        """The Redis clock now, reckoned from the claim's reply by this process's monotonic clock."""
-        return self.now_ms + (time.monotonic() - self.read_at) * 1000
+    def clock_ms(self, at: float | None = None) -> float:
+        """The Redis clock now, or `at` this moment, s, of the monotonic one, by which it is reckoned from the reply."""
+        return self.now_ms + ((time.monotonic() if at is None else at) - self.read_at) * 1000
 
 
 @dataclass(frozen=True, slots=True)

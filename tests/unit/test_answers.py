@@ -26,7 +26,7 @@ def seat(payload: bytes, *, index: int = 0, id: str = "", arrival: float = 9_000
 
 
 def ride(*seats: Seat) -> Ride:
-    return Ride(Claim("b1", NOW, NOW, 3, "full", seats), "w1", size=len(seats))
+    return Ride(Claim("b1", NOW, NOW, 3, "full", seats, read_at=50.0), "w1", size=len(seats))
 
 
 def body(**fields: object) -> bytes:
@@ -37,7 +37,7 @@ def test_a_good_row_boards_and_its_answer_tells_why_the_batch_left_and_how_long_
     good = seat(body(metadata={"k": [1, 2**70]}))
     trip = ride(good)
     admission = admit(trip, NOW)
-    trip.begin(BatchStarted(rows=1, prompt_tokens=1, tokens=5), NOW + 2)
+    trip.begin(BatchStarted(rows=1, prompt_tokens=1, tokens=5, at=50.5))
     row = row_done(admission.rows[0], ran_ms=7.0, proof=Proof(spread_ms=0, preemptions=0))
 
     result = succeeded(trip, *admission.seats[0], row, held_ms=1.5)
@@ -48,8 +48,8 @@ def test_a_good_row_boards_and_its_answer_tells_why_the_batch_left_and_how_long_
     assert result.timing is not None
     assert (result.batch.id, result.batch.trigger, result.batch.tokens) == ("b1", "full", 5)
     timing = result.timing
-    assert (timing.enqueued_ms, timing.started_ms, timing.finished_ms) == (9_000, 10_002, 10_009)
-    assert (timing.waited_ms, timing.run_ms, timing.held_ms) == (1_002, 7, 1.5)
+    assert (timing.enqueued_ms, timing.started_ms, timing.finished_ms) == (9_000, 10_500, 10_507)
+    assert (timing.waited_ms, timing.run_ms, timing.held_ms) == (1_500, 7, 1.5)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -82,8 +82,8 @@ def test_what_is_delivered_reads_back_as_what_happened_whatever_it_was(
     row: RowDone, name: str, worker: str, batch: str, metadata: dict[str, Any] | None, held_ms: float, attempts: int
 ) -> None:
     element = Element(9_000, attempts, 0, "client", name, b"")
-    trip = Ride(Claim(batch, NOW, NOW, 3, "full", ()), worker, size=7)
-    trip.begin(BatchStarted(rows=7, prompt_tokens=1, tokens=5), NOW + 2)
+    trip = Ride(Claim(batch, NOW, NOW, 3, "full", (), read_at=50.0), worker, size=7)
+    trip.begin(BatchStarted(rows=7, prompt_tokens=1, tokens=5, at=50.5))
     request = Request(id=name, prompt="x", metadata=metadata)
 
     place = Seat(4, element, False)
@@ -98,8 +98,8 @@ def test_what_is_delivered_reads_back_as_what_happened_whatever_it_was(
     assert told.batch == BatchInfo(id=batch, size=7, position=4, trigger="full", tokens=5)
     assert told.timing is not None
     near = {"rel": 0, "abs": 0.00051}
-    wanted = {"enqueued_ms": 9_000, "claimed_ms": NOW, "started_ms": NOW + 2, "finished_ms": NOW + 2 + row.ran_ms,
-              "waited_ms": NOW + 2 - 9_000, "run_ms": row.ran_ms, "held_ms": held_ms}  # fmt: skip
+    wanted = {"enqueued_ms": 9_000, "claimed_ms": NOW, "started_ms": NOW + 500, "finished_ms": NOW + 500 + row.ran_ms,
+              "waited_ms": NOW + 500 - 9_000, "run_ms": row.ran_ms, "held_ms": held_ms}  # fmt: skip
     assert told.timing.model_dump(exclude={"proof"}) == pytest.approx(wanted, **near)
     assert (told.timing.proof is None) == (row.proof is None)
     if told.timing.proof is not None and row.proof is not None:

@@ -26,9 +26,9 @@ class Ride:
     started_ms: float = 0.0
     tokens: int = 0
 
-    def begin(self, event: BatchStarted, now_ms: float) -> None:
+    def begin(self, event: BatchStarted) -> None:
         """The engine has taken all good rows in."""
-        self.started_ms, self.tokens = now_ms, event.tokens
+        self.started_ms, self.tokens = self.claim.clock_ms(event.at), event.tokens
 
     def info(self, position: int) -> BatchInfo:
         """The batch, as the row at `position` reports it."""

@@ -163,7 +163,7 @@ class BatchRun:
             self._refuse(event.index, event)
         elif isinstance(event, BatchStarted):
             self.ride.size = event.rows
-            self.ride.begin(event, self.now_ms())
+            self.ride.begin(event)
         else:
             self.done = event
             self.ran_ms += event.ran_ms

@@ -50,7 +50,7 @@ class FakeCore:
         emit(plan.started)
         if (excess := too_much([row for stop in plan.stops for row in stop.rows])) is not None:
             raise OutOfMemory(excess)
-        started = time.monotonic()
+        started = plan.started.at
         gap_ms = None if self._ended is None else (started - self._ended) * 1000
         proof = Proof(spread_ms=0, preemptions=0, gap_ms=gap_ms)
         tokens = 0

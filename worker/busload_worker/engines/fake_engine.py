@@ -50,7 +50,7 @@ class FakeEngine:
         if (excess := too_much([row for stop in plan.stops for row in stop.rows])) is not None:
             raise OutOfMemory(excess)
         tally = Tally(batch, (row.index for stop in plan.stops for row in stop.rows))
-        started = time.monotonic()
+        started = plan.started.at
         proof = Proof(
             spread_ms=0,
             preemptions=0,

@@ -7,6 +7,7 @@ worker's loop sees, whichever way the core is run.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol, Self
@@ -41,9 +42,11 @@ class EngineInfo(Message):
 
 
 class BatchStarted(Message):
-    """All good rows are in; the run begins. `tokens` sums prompt + max_tokens * n over the rows that run."""
+    """All good rows are in; the run begins. `tokens` sums prompt + max_tokens * n over the rows that run. `at` is the
+    moment, s on the monotonic clock, which all processes of a machine share: the worker may hear of it much later."""
 
     event: Literal["started"] = "started"
+    at: float = Field(default_factory=time.monotonic)
     rows: int
     prompt_tokens: int
     tokens: int

@@ -113,13 +113,13 @@ class VllmCore:
         """
         seats = self._seat_all(rows, emit=emit, aborted=aborted, tick=tick)
         prompt_tokens = sum(seat.prompt_tokens for seat in seats)
-        started = time.monotonic()
-        emit(BatchStarted(rows=len(seats), prompt_tokens=prompt_tokens, tokens=sum(seat.tokens for seat in seats)))
+        tokens = sum(seat.tokens for seat in seats)
+        emit(begun := BatchStarted(rows=len(seats), prompt_tokens=prompt_tokens, tokens=tokens))
         proofs: list[Proof] = []
         completion_tokens = 0
         try:
             for part in parts(seats, at_once=self._seats, room=self._room):
-                ride = Ride(self._engine, self._witness, started=started, emit=emit, aborted=aborted, tick=tick)
+                ride = Ride(self._engine, self._witness, started=begun.at, emit=emit, aborted=aborted, tick=tick)
                 # each was tried and compiles within its time; they do so one after the other
                 ride.run(part, grammar_timeout_s=self._settings.grammar_timeout_s * (1 + len(part)))
                 proofs.append(self._witness.close())
@@ -128,7 +128,7 @@ class VllmCore:
             self._clear()
         emit(
             BatchDone(
-                ran_ms=(time.monotonic() - started) * 1000,
+                ran_ms=(time.monotonic() - begun.at) * 1000,
                 prompt_tokens=prompt_tokens,
                 completion_tokens=completion_tokens,
                 proof=worst(proofs),
