@@ -18,6 +18,7 @@ from busload_shared.request import Request
 from busload_shared.result import Result
 from busload_worker.admission import admit
 from busload_worker.answers import Ride
+from busload_worker.engine_first import EngineFirst
 from busload_worker.engines.fake_model import FakeCurve
 from busload_worker.engines.protocol import BatchDone, BatchStarted, EngineEvent, EngineInfo, EngineRow
 from busload_worker.engines.shortage import ran_out_of_memory
@@ -187,7 +188,9 @@ async def test_rows_that_another_worker_has_by_now_do_not_run_here(any_queue: Qu
     payloads = [Request(id=f"r{i}", prompt="p").model_dump_json(exclude_none=True).encode() for i in range(4)]
     seats = tuple(Seat(i, Element(1.0, 0, 0, "", f"r{i}", payload), False) for i, payload in enumerate(payloads))
     ride = Ride(Claim("b", 1.0, 1.0, 0, "full", seats), "w", size=4)
-    run = BatchRun(ride, admit(ride, 1.0), Outbox(any_queue, "b", ttl_s=60), release_rows=True)
+    run = BatchRun(
+        ride, admit(ride, 1.0), Outbox(any_queue, "b", ttl_s=60, engine_first=EngineFirst()), release_rows=True
+    )
     engine = Forgetful()
     engine.lost = run.abandon
 

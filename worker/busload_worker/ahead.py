@@ -14,6 +14,7 @@ from busload_shared.replies import Claim, Delivery, Seat
 from .admission import Boarded, admit, board
 from .answers import Ride
 from .boarding import Boarding
+from .engine_first import EngineFirst
 from .leases import LeaseKeeper
 from .settings import Settings
 from .vitals import Vitals
@@ -54,6 +55,7 @@ class Ahead:
         self._leases = leases
         self._limit = limit
         self._vitals = vitals
+        self.engine_first = EngineFirst()
         self._claim: Claim | None = None
         self._boarded: Boarded | None = None
         self._expires: dict[int, float] = {}
@@ -64,6 +66,7 @@ class Ahead:
         claim, self._claim = self._claim, None
         boarded, self._boarded = self._boarded, None
         if claim is None:
+            self.engine_first.end()
             return None
         if boarded is not None and boarded.ride.claim is claim and not self._expires:
             return boarded
@@ -77,6 +80,7 @@ class Ahead:
         not find the queue empty while we hold what it could run. Beside suspects nothing is claimed:
         their engine may well die, and what then goes back has lost its turn.
         """
+        self.engine_first.end()
         if running.trigger == "retry":
             return
         await self._fetch_full(running, ended, stop)
@@ -86,8 +90,12 @@ class Ahead:
         if ended.well and self._boarding.saw_waiting() and not stop.is_set():
             await self._keep(await self._boarding.due_claim(stop), pace_ms=self._vitals.pace_ms)
 
-    async def asked(self) -> None:
-        """Until the next batch was asked for and the last answers have left, if it was not claimed before."""
+    async def engine_free(self, ended: RunEnd, *, well: bool) -> None:
+        """The batch is over. Returns when the next one was asked for, if it was not claimed before."""
+        ended.well = well
+        if self._claim or (well and self._boarding.saw_waiting()):
+            self.engine_first.begin()
+        ended.set()
         for _ in range(0 if self._claim else 2):
             await asyncio.sleep(0)
 

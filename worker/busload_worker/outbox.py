@@ -10,6 +10,7 @@ from busload_shared.errors import BusloadUnavailable
 from busload_shared.queue import Queue
 from busload_shared.replies import Delivery
 
+from .engine_first import EngineFirst
 from .logs import fields
 
 logger = logging.getLogger("busload.outbox")
@@ -19,23 +20,31 @@ CHUNK = 64
 
 AGAIN_S = 0.5
 
+Answer = Callable[[], Delivery]
+"""Packs an answer when it leaves, not when its row ends: the engine may want its next batch first."""
+
+
+def packed(answer: Delivery) -> Answer:
+    """One that is packed already."""
+    return lambda: answer
+
 
 class Outbox:
     """The answers of one batch. An answer is kept and tried again until Redis takes or refuses it, so that an
     outage costs time, not work; after a lapsed lease Redis refuses, and the batch's next holder answers. `delivered`
-    is told which were written. While `gives_way` says so, answers let the claim of the next batch be sent first."""
+    is told which were written."""
 
-    def __init__(self, queue: Queue, batch: str, *, ttl_s: float, gives_way: Callable[[], bool] = bool) -> None:
+    def __init__(self, queue: Queue, batch: str, *, ttl_s: float, engine_first: EngineFirst) -> None:
         self.delivered: Callable[[Sequence[Delivery], Sequence[bool]], None] | None = None
         self._queue = queue
         self._batch = batch
         self._ttl_s = ttl_s
-        self._gives_way = gives_way
-        self._waiting: list[Delivery] = []
+        self._engine_first = engine_first
+        self._waiting: list[Answer] = []
         self._pump: asyncio.Task[None] | None = None
 
-    def post(self, answers: Sequence[Delivery]) -> None:
-        """Take answers; they leave at the end of this turn of the event loop."""
+    def post(self, answers: Sequence[Answer]) -> None:
+        """Take answers; they leave at the end of this turn of the event loop, but for the engine's next batch."""
         self._waiting += answers
         if self._waiting and (self._pump is None or self._pump.done()):
             self._pump = asyncio.create_task(self._send_all())
@@ -46,10 +55,10 @@ class Outbox:
             await self._pump
 
     async def _send_all(self) -> None:
-        if self._gives_way():
-            await asyncio.sleep(0)
         while self._waiting:
-            chunk, self._waiting = self._waiting[:CHUNK], self._waiting[CHUNK:]
+            await self._engine_first.over()
+            taken, self._waiting = self._waiting[:CHUNK], self._waiting[CHUNK:]
+            chunk = [pack() for pack in taken]
             written = await self._send(chunk)
             self._count_refused(written)
             if self.delivered is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
 from math import inf
 
 from busload_shared.errors import OutOfMemory
 from busload_shared.past_batch import PastBatch
-from busload_shared.replies import Seat
+from busload_shared.replies import Delivery, Seat
 from busload_shared.request import Request
 from busload_shared.result import Proof, Result, ResultError
 
@@ -49,7 +51,7 @@ class BatchRun:
         release_rows: bool,
         learn: Callable[[Request, RowDone], None] | None = None,
     ) -> None:
-        self.ride = ride
+        self.ride = self._unit = ride
         self._waiting: dict[int, tuple[Seat, Request]] = dict(admission.seats)
         self._rows = admission.rows
         self._outbox = outbox
@@ -164,6 +166,7 @@ class BatchRun:
         elif isinstance(event, BatchStarted):
             self.ride.size = event.rows
             self.ride.begin(event)
+            self._unit = replace(self.ride)
         else:
             self.done = event
             self.ran_ms += event.ran_ms
@@ -179,7 +182,7 @@ class BatchRun:
             if self._learn:
                 self._learn(request, row)
         if self._release_rows:
-            self._answer(seat, succeeded(self.ride, seat, request, row))
+            self._outbox.post([partial(self._packed, self._unit, seat, request, row)])
         else:
             self._ended.append((seat, request, row))
 
@@ -187,7 +190,7 @@ class BatchRun:
         ran_ms = self.done.ran_ms if self.done else self.now_ms() - self.ride.started_ms
         held_ms = [max(0.0, ran_ms - row.ran_ms) for *_, row in self._ended]
         for (seat, request, row), held in zip(self._ended, held_ms, strict=True):
-            self._answer(seat, succeeded(self.ride, seat, request, row, held_ms=held))
+            self._outbox.post([partial(self._packed, self._unit, seat, request, row, held)])
         self.held_ms = max([self.held_ms, *held_ms])
         if self.meter is not None:
             self.meter.held_s.add_all([held / 1000 for held in held_ms])
@@ -197,12 +200,15 @@ class BatchRun:
         if (found := self._waiting.pop(index, None)) is not None:
             error = ResultError(code=row.code, message=row.message)
             result = unrun(self.ride, *found, error, now_ms=self.now_ms())
-            self._answer(found[0], result)
+            self._outbox.post([partial(self._delivery, found[0], result)])
 
-    def _answer(self, seat: Seat, result: Result) -> None:
+    def _packed(self, unit: Ride, seat: Seat, request: Request, row: RowDone, held_ms: float = 0.0) -> Delivery:
+        return self._delivery(seat, succeeded(unit, seat, request, row, held_ms=held_ms))
+
+    def _delivery(self, seat: Seat, result: Result) -> Delivery:
         if self.trace is not None:
             self.trace.answered(seat.position, result)
-        self._outbox.post([delivery(seat, result)])
+        return delivery(seat, result)
 
     @property
     def proof(self) -> Proof | None:

@@ -24,7 +24,7 @@ from .learning import Learner
 from .leases import LeaseKeeper
 from .logs import fields
 from .metrics_queue import metered
-from .outbox import Outbox
+from .outbox import Outbox, packed
 from .running import BatchRun
 from .settings import Settings
 from .standing import Standing
@@ -149,10 +149,9 @@ class Worker:
         ride, admission = boarded
         claim = ride.claim
         self._leases.hold(claim.batch)
-        outbox = Outbox(
-            self._queue, claim.batch, ttl_s=self._settings.result_ttl_s, gives_way=self._boarding.saw_waiting
-        )
-        outbox.post(admission.answers)
+        engine_first, ttl_s = self._ahead.engine_first, self._settings.result_ttl_s
+        outbox = Outbox(self._queue, claim.batch, ttl_s=ttl_s, engine_first=engine_first)
+        outbox.post([packed(answer) for answer in admission.answers])
         learn = self._learner.row if self._learner.wanted else None
         run = BatchRun(ride, admission, outbox, release_rows=self._settings.release == "row", learn=learn)
         run.meter = self.vitals.meter
@@ -163,7 +162,7 @@ class Worker:
         else:
             logger.info("no row of the batch runs", extra=fields(batch=claim.batch, answered=len(admission.answers)))
         self._flushing.add(claim.batch)
-        await self._previous_closed(but=len(self._queue.parts) - 1)
+        await self._previous_closed(but=len(self._queue.parts))
         self._spawn(self._close(claim.batch, outbox, run.trace))
 
     async def _ride(self, run: BatchRun, outbox: Outbox) -> None:
@@ -173,9 +172,7 @@ class Worker:
         ahead = asyncio.create_task(self._ahead.fetch(run.ride.claim, ended=ended, stop=self._stop))
         try:
             await run.run(self._keeper.engine)
-            ended.well = not run.out_of_memory
-            ended.set()
-            await self._ahead.asked()
+            await self._ahead.engine_free(ended, well=not run.out_of_memory)
         except EngineDied as error:
             await self._died(run, outbox, error)
         except BatchFailed as error:
@@ -249,9 +246,10 @@ class Worker:
             await trace.end()
 
     async def _previous_closed(self, *, but: int = 0) -> None:
-        """At most one batch's answers are under way beside the running batch, or one of each partition, of which some
-        may be away: memory stays bounded."""
+        """At most two batches' answers are under way when the next begins, or one more than there are partitions, of
+        which some may be away: memory stays bounded."""
         while len(self._closing) > but:
+            self._ahead.engine_first.end()  # it must wait for Redis in any case
             await next(asyncio.as_completed(self._closing))
 
     async def _abort_unwanted(self) -> None:
