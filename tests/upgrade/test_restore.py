@@ -26,7 +26,9 @@ from busload_shared.queue import Queue
 
 KEYS = Keys(QUEUE)
 Start = Callable[..., WorkerProcess]
-SETTINGS: dict[str, Any] = {"max_batch_size": 8, "fake_per_token_ms": 4, "lease_s": 2}
+SETTINGS: dict[str, Any] = {"max_batch_size": 8, "fake_per_token_ms": 4, "lease_s": 5}
+"""The lease in the backup is one piece of evidence against `lone`; a worker that is held up for as long while it runs
+again would be the other."""
 LATE_S = 4.0
 
 
