@@ -48,9 +48,9 @@ async def test_a_worker_whose_lease_is_gone_learns_it_counts_it_and_stops_those_
 
 async def test_a_lease_that_went_with_the_last_answer_is_not_called_lost(depot: Depot, request_of: Make) -> None:
     worker = await depot.start()
-    closed, renewed = worker._previous_closed, asyncio.Event()
+    leave, renewed = worker._answers_leave, asyncio.Event()
 
-    async def renewed_just_then(*, but: int = 0) -> None:
+    async def renewed_just_then() -> None:
         """Between a batch's end and its close, once Redis has its answers."""
 
         async def answered() -> bool:
@@ -59,9 +59,9 @@ async def test_a_lease_that_went_with_the_last_answer_is_not_called_lost(depot: 
         await wait_until(answered, what="its answers are in Redis")
         await worker._leases.renew()
         renewed.set()
-        await closed()
+        await leave()
 
-    worker._previous_closed = renewed_just_then  # type: ignore[method-assign]
+    worker._answers_leave = renewed_just_then  # type: ignore[method-assign]
     await depot.push(request_of("a"))
     await depot.result("a")
     async with asyncio.timeout(20):

@@ -14,6 +14,7 @@ from busload_shared.queue import Queue
 
 from .admission import Boarded, board
 from .ahead import Ahead, RunEnd
+from .background import Background
 from .boarding import Boarding
 from .choosing import Chooser, choose_in_parts
 from .ending import end
@@ -74,20 +75,21 @@ class Worker:
         self._ahead = Ahead(
             queue, settings, boarding=self._boarding, leases=self._leases, limit=self._limit, vitals=self.vitals
         )
-        self._closing: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._flushing: set[str] = set()
         self._work: asyncio.Task[None] | None = None
         self.broken = False
 
     async def run(self) -> None:
         """Work until stopped. Raises EngineStartFailed if the engine's first start fails."""
-        helpers = [asyncio.create_task(self._housekeeper.run()), asyncio.create_task(self._leases.run())]
+        endless = (self._housekeeper.run(), self._leases.run(), self._background.watch())
+        helpers = [asyncio.create_task(one) for one in endless]
         self._work = asyncio.create_task(self._start_and_work())
         try:
             await asyncio.wait({self._work, *helpers}, return_when=asyncio.FIRST_COMPLETED)
             for helper in (helper for helper in helpers if helper.done()):
                 await end([self._work])
-                helper.result()  # a bug: no worker without heartbeats and leases
+                helper.result()  # a bug: no worker without heartbeats and leases, or with answers that do not leave
             if self._work.cancelled():
                 logger.error("stopped with answers that Redis did not take: their rows run again elsewhere")
             else:
@@ -121,7 +123,7 @@ class Worker:
         """Stop now: kill the engine, hand back the running batch; Redis gets a few seconds to take that in."""
         self._stop.set()
         self._out_of_time = True
-        self._spawn(self._keeper.engine.kill())
+        self._background.spawn(self._keeper.engine.kill())
         if self._work is not None:
             asyncio.get_running_loop().call_later(LAST_WORDS_S, self._work.cancel)
 
@@ -162,8 +164,8 @@ class Worker:
         else:
             logger.info("no row of the batch runs", extra=fields(batch=claim.batch, answered=len(admission.answers)))
         self._flushing.add(claim.batch)
-        await self._previous_closed(but=len(self._queue.parts))
-        self._spawn(self._close(claim.batch, outbox, run.trace))
+        await self._answers_leave()
+        self._background.spawn(self._close(claim.batch, outbox, run.trace))
 
     async def _ride(self, run: BatchRun, outbox: Outbox) -> None:
         began, self._run = time.monotonic(), run
@@ -245,12 +247,12 @@ class Worker:
         if trace is not None:
             await trace.end()
 
-    async def _previous_closed(self, *, but: int = 0) -> None:
+    async def _answers_leave(self) -> None:
         """At most two batches' answers are under way when the next begins, or one more than there are partitions, of
         which some may be away: memory stays bounded."""
-        while len(self._closing) > but:
+        if self._background.size > len(self._queue.parts):
             self._ahead.engine_first.end()  # it must wait for Redis in any case
-            await next(asyncio.as_completed(self._closing))
+            await self._background.down_to(len(self._queue.parts))
 
     async def _abort_unwanted(self) -> None:
         await stop_unwanted(self._queue, self._keeper.engine, lambda: self._run)
@@ -275,19 +277,15 @@ class Worker:
     def _overrun(self, batch: str) -> None:
         logger.error("the batch ran longer than BUSLOAD_MAX_BATCH_S: its engine is killed", extra=fields(batch=batch))
         if self._run is not None and self._run.ride.claim.batch == batch:
-            self._spawn(self._keeper.engine.kill())
-
-    def _spawn(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+            self._background.spawn(self._keeper.engine.kill())
 
     async def _leave(self, helpers: list[asyncio.Task[None]]) -> None:
         self.vitals.state = "broken" if self.broken else "draining"
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
-                await self._previous_closed()
-        await end([*helpers, *self._closing])
+                await self._background.down_to(0)
+        await end(helpers)
+        await self._background.end()
         await self._keeper.engine.stop()
         if self.broken:
             await self._housekeeper.tick()  # its last record stays until it expires, for whoever looks
