@@ -33,7 +33,7 @@ class Lines:
         if not self._plain:
             return await self._redis.evalsha(*call)
         packed = hiredis.pack_command(("EVALSHA", *call))
-        connection = self._at_hand() or await self._open()
+        connection = await self._take()
         try:
             await connection.send_packed_command(packed)
             return await connection.read_response()
@@ -43,10 +43,7 @@ class Lines:
             else:
                 await self._pool.release(connection)
 
-    def _at_hand(self) -> Direct | None:
-        return self._idle.pop() if self._idle and self._idle[-1].is_quiet else None
-
-    async def _open(self) -> Direct:
+    async def _take(self) -> Direct:
         while self._idle:
             kept = self._idle.pop()
             if kept.is_quiet:

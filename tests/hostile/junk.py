@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 MEGABYTE = 1_000_000
 
+UNKNOWN_FIELDS = b",".join(b'"k%06d":1' % at for at in range(80_000))
+"""A megabyte that takes a tenth of a second and more to refuse."""
+
 
 class Junk(NamedTuple):
     """`id` is where its error result must be, empty where no id can be read and only a dead letter may stay."""

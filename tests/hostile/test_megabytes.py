@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from pydantic_core import from_json
+from tests.hostile.junk import MEGABYTE, UNKNOWN_FIELDS
+from tests.hostile.test_models import LONGEST_REASON, read
 
+from busload.bulk import reading
 from busload.openai_api.bodies import ENDPOINTS, read_body
 from busload.openai_api.invalid import ParameterInvalid
 from busload_shared.crowding import MAX_CONTAINERS, crowded
@@ -20,11 +23,8 @@ from busload_shared.errors import RequestInvalid
 from busload_shared.request import MAX_JSON_VALUES, Request, parse_request
 from busload_worker.admission import readable_id
 
-LONGEST_REASON = 600
-
-MEGABYTE = 1_000_000
 HEAVY = {
-    "unknown fields": b'{"id":"a","prompt":"p",' + b",".join(b'"k%06d":1' % at for at in range(80_000)) + b"}",
+    "unknown fields": b'{"id":"a","prompt":"p",' + UNKNOWN_FIELDS + b"}",
     "wrong stops": b'{"id":"a","prompt":"p","stop":[' + b'"",' * 300_000 + b'""]}',
     "wrong tokens": b'{"id":"a","prompt_token_ids":[' + b"-1," * 300_000 + b"-1]}",
     "wrong messages": b'{"id":"a","messages":[' + b'{"r":1},' * 110_000 + b"{}]}",
@@ -42,7 +42,6 @@ HEAVY = {
     "white space": b" " * MEGABYTE,
 }  # fmt: skip
 
-
 SHARE = 10
 """Times what a parser alone needs for the longest of them. The worst takes three; one was seventeen."""
 
@@ -56,15 +55,6 @@ def seconds(work: Callable[[], object]) -> float:
     spent = time.process_time() - began
     gc.unfreeze()
     return spent
-
-
-def why_not(payload: bytes) -> str:
-    """Why it is no request; empty if it is one."""
-    try:
-        parse_request(payload)
-    except RequestInvalid as refused:
-        return str(refused)
-    return ""
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +73,11 @@ def test_a_megabyte_costs_a_worker_no_more_than_its_share(what: str, parsing_s: 
     assert len(payload) < 1_048_576
 
     def look() -> None:
-        why_not(payload)
+        read(payload)
         readable_id(payload)
 
     assert seconds(look) < SHARE * parsing_s
-    assert len(why_not(payload)) < LONGEST_REASON
+    assert len(read(payload)[1]) < LONGEST_REASON
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
@@ -100,6 +90,13 @@ def test_a_megabyte_costs_the_gateway_no_more_than_its_share(what: str, endpoint
             read_body(endpoint, HEAVY[what])
 
     assert seconds(look) < SHARE * parsing_s
+
+
+@pytest.mark.parametrize("what", ["many lists", "many objects", "deep enough, many times"])
+def test_a_line_of_a_file_is_not_parsed_for_them_either(what: str) -> None:
+    """A gateway reads the lines of a batch in the same loop."""
+    with pytest.raises(RequestInvalid, match="lists and objects"):
+        reading._object(HEAVY[what])
 
 
 @pytest.mark.parametrize("inside", ["[", "{", '\\"[', "\\\\"])

@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from tests.hostile.junk import ODD, READABLE, UNREADABLE, body
+from tests.hostile.junk import ODD, READABLE, UNKNOWN_FIELDS, UNREADABLE, body
 from tests.waiting import wait_until
 from tests.worker.conftest import QUEUE, Depot
 
@@ -122,10 +122,6 @@ async def test_memory_and_time_stay_bounded_however_often_the_junk_comes(depot: 
         await depot.settled()
     assert rss() - before < 100 << 20
     assert time.process_time() - began < 30
-
-
-UNKNOWN_FIELDS = b",".join(b'"k%06d":1' % at for at in range(80_000))
-"""A megabyte that takes a tenth of a second and more to refuse."""
 
 
 async def test_a_worker_under_fire_keeps_its_lease_and_is_not_taken_for_dead(depot: Depot) -> None:

@@ -80,7 +80,7 @@ class Ahead:
         not find the queue empty while we hold what it could run. Beside suspects nothing is claimed:
         their engine may well die, and what then goes back has lost its turn.
         """
-        self.engine_first.end()
+        self.engine_first.end()  # the run has begun: it had the turn before this task
         if running.trigger == "retry":
             return
         await self._fetch_full(running, ended, stop)

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
+from busload_shared.crowding import MAX_CONTAINERS, crowded
 from busload_shared.errors import RequestInvalid
 from busload_shared.request import MAX_PAYLOAD_BYTES, Request, reason
 
@@ -86,6 +87,8 @@ def _of_table(source: LineSource) -> Iterator[Record]:
 def _object(text: bytes) -> Fields:
     if len(text) >= LONGEST_LINE:
         raise RequestInvalid(f"the line is over {LONGEST_LINE} bytes; a request has at most {MAX_PAYLOAD_BYTES}")
+    if crowded(text):
+        raise RequestInvalid(f"the line has more than {MAX_CONTAINERS} lists and objects")
     try:
         record = from_json(text)
     except ValueError as error:
